@@ -1,0 +1,34 @@
+"""Bayesian Nonparametric Ensemble: combine models, calibrate, and learn why one is unsure.
+
+Names are loaded when first used, so that ``import bne`` is quick and does not import jax.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bne import datasets, metrics
+    from bne._predictive import PredictiveDistribution
+    from bne._regressor import BNERegressor
+    from bne._warnings import SamplingWarning
+
+__version__ = "0.1.0"
+__all__ = ["BNERegressor", "PredictiveDistribution", "SamplingWarning", "datasets", "metrics"]
+
+_HOMES = {
+    "BNERegressor": "bne._regressor",
+    "PredictiveDistribution": "bne._predictive",
+    "SamplingWarning": "bne._warnings",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in __all__:
+        return importlib.import_module(f"bne.{name}")
+    raise AttributeError(f"module 'bne' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -1,0 +1,54 @@
+"""Is the posterior sampled well enough? R-hat, effective sample sizes, divergences, E-BFMI."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from arviz_stats.base.array import array_stats
+
+from bne._typing import Array
+from bne._warnings import SamplingWarning
+
+MAX_R_HAT = 1.01
+MIN_ESS = 400
+MIN_BFMI = 0.3
+
+
+def summarise(quantities: dict[str, Array]) -> pd.DataFrame:
+    """Mean, sd, ESS and R-hat of named quantities (chain, draw), by ArviZ."""
+    rows = {}
+    for name, values in quantities.items():
+        axes: dict[str, Any] = {"chain_axis": 0, "draw_axis": 1}
+        constant = np.ptp(values) == 0
+        rows[name] = {
+            "mean": np.mean(values),
+            "sd": np.std(values, ddof=1),
+            "ess_bulk": np.nan if constant else array_stats.ess(values, method="bulk", **axes),
+            "ess_tail": np.nan
+            if constant
+            else array_stats.ess(values, method="tail", prob=(0.05, 0.95), **axes),
+            "r_hat": np.nan if constant else array_stats.rhat(values, **axes),
+        }
+    return pd.DataFrame.from_dict(rows, orient="index").astype(float)
+
+
+def warn_if_unhealthy(stage: str, table: pd.DataFrame, statistics: dict[str, Array]) -> None:
+    """One warning for a stage, naming each problem and its remedy."""
+    problems = []
+    divergences = int(np.sum(statistics["diverging"]))
+    if divergences:
+        problems.append(
+            f"{divergences} divergent transitions: raise `target_acceptance` towards 0.99"
+        )
+    worst, low = table["r_hat"].max(), table[["ess_bulk", "ess_tail"]].min(axis=None)
+    if worst > MAX_R_HAT:
+        problems.append(f"R-hat up to {worst:.3f} (> {MAX_R_HAT}): raise `warmup` and `draws`")
+    if low < MIN_ESS:
+        problems.append(f"effective sample size down to {low:.0f} (< {MIN_ESS}): raise `draws`")
+    energy = np.min(array_stats.bfmi(statistics["energy"])) if len(table) else 1.0
+    if energy < MIN_BFMI:
+        problems.append(f"E-BFMI {energy:.2f} (< {MIN_BFMI}): raise `warmup`")
+    if problems:
+        message = "; ".join(problems)
+        warnings.warn(f"The {stage} stage: {message}.", SamplingWarning, stacklevel=4)

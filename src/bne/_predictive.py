@@ -1,0 +1,248 @@
+"""Draws -> predictive distribution (Eqs. 4 and 5): the one bridge every answer reads.
+
+The predictive CDF is the average over posterior draws of ``F_s(y | x)``; quantiles invert that
+average. Rows are worked in chunks, so that memory does not grow with their number.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special
+from scipy.optimize import elementwise
+from sklearn.utils import check_random_state
+
+from bne._scaling import Scaling
+from bne._typing import Array, Integers
+
+CHUNK_ELEMENTS = 4_000_000
+"""Draws x rows x values held at once: 32 MB a temporary array."""
+
+
+class ConditionalDraws(NamedTuple):
+    """The posterior of F(y | x) at n rows, in the model's units: S Gaussians for each row.
+
+    Attributes
+    ----------
+    mu : (S, n) array
+    sigma_eps : (S,) array
+    """
+
+    mu: Array
+    sigma_eps: Array
+
+    def take(self, rows: Integers) -> "ConditionalDraws":
+        """The same draws at some of the rows, in any order and with repeats."""
+        return ConditionalDraws(self.mu[:, rows], self.sigma_eps)
+
+    def quantile_range(self, levels: Array) -> tuple[Array, Array]:
+        """Least and greatest of the draws' own quantiles at `levels` (n, Q): (n, Q) each."""
+        z = special.ndtri(levels)
+        quantiles = self.mu[:, :, None] + self.sigma_eps[:, None, None] * z
+        return np.min(quantiles, axis=0) - 1e-9, np.max(quantiles, axis=0) + 1e-9
+
+    def standardise(self, y: Array) -> Array:
+        """Map y (n, Q) to ``t = (y - mu) / sigma_eps``: (S, n, Q)."""
+        return (y - self.mu[:, :, None]) / self.sigma_eps[:, None, None]
+
+    def cdf(self, y: Array) -> Array:
+        """Draw-averaged CDF at y (n, Q): (n, Q)."""
+        return np.mean(special.ndtr(self.standardise(y)), axis=0)
+
+    def log_pdf_draws(self, y: Array) -> Array:
+        """Log density of every draw at y (n, Q): (S, n, Q)."""
+        constant = 0.5 * np.log(2.0 * np.pi) + np.log(self.sigma_eps)
+        return -0.5 * self.standardise(y) ** 2 - constant[:, None, None]
+
+    def moments(self) -> tuple[Array, Array]:
+        """Mean and variance of every draw: (S, n) each."""
+        return self.mu, np.broadcast_to(self.sigma_eps[:, None] ** 2, self.mu.shape)
+
+    def sample(self, draw: Integers, rng: np.random.RandomState) -> Array:
+        """One y for each row and each draw index in `draw` (n, size)."""
+        rows = np.arange(self.mu.shape[1])[:, None]
+        return self.mu[draw, rows] + self.sigma_eps[draw] * rng.standard_normal(draw.shape)
+
+
+DrawsAt = Callable[[slice], ConditionalDraws]
+
+
+class PredictiveDistribution:
+    """Predictive distribution of y at N rows.
+
+    Made by `BNERegressor.predict_distribution`. An argument `y` (or a level `q`) of shape (N,) is
+    taken row by row, (N, Q) gives (N, Q), and a scalar is the same for every row.
+    """
+
+    def __init__(self, draws_at: DrawsAt, n_rows: int, n_draws: int, scaling: Scaling) -> None:
+        self._draws_at = draws_at
+        self._n_rows = n_rows
+        self._n_draws = n_draws
+        self._scaling = scaling
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self._n_rows
+
+    def mean(self) -> Array:
+        """Predictive mean: (N,)."""
+        mean = self._by_chunk(lambda draws: np.mean(draws.moments()[0], axis=0))
+        return self._scaling.undo_outcome(mean)
+
+    def var(self) -> Array:
+        """Predictive variance, by the law of total variance: (N,)."""
+
+        def total(draws: ConditionalDraws) -> Array:
+            mean, variance = draws.moments()
+            return np.mean(variance, axis=0) + np.var(mean, axis=0)
+
+        return self._by_chunk(total) * self._scaling.y_scale**2
+
+    def std(self) -> Array:
+        """Predictive standard deviation: (N,)."""
+        return np.sqrt(self.var())
+
+    def cdf(self, y: ArrayLike) -> Array:
+        """Predictive CDF."""
+        return self._at(y, lambda draws, v: draws.cdf(v))
+
+    def logpdf(self, y: ArrayLike) -> Array:
+        """Log predictive density."""
+
+        def average(draws: ConditionalDraws, v: Array) -> Array:
+            return special.logsumexp(draws.log_pdf_draws(v), axis=0) - np.log(self._n_draws)
+
+        return self._at(y, average) - np.log(self._scaling.y_scale)
+
+    def pdf(self, y: ArrayLike) -> Array:
+        """Predictive density."""
+        return np.exp(self.logpdf(y))
+
+    def ppf(self, q: ArrayLike) -> Array:
+        """Quantiles: the inverse of the draw-averaged CDF."""
+        levels, shape = self._broadcast(q)
+        if not np.all((levels > 0) & (levels < 1)):
+            bad = levels[~((levels > 0) & (levels < 1))].flat[0]
+            raise ValueError(f"`quantiles` must lie in (0, 1); got {bad:g}. Pass 0.9, not 90.")
+        quantiles = self._by_chunk(_invert, levels)
+        return self._scaling.undo_outcome(quantiles).reshape(shape)
+
+    def median(self) -> Array:
+        """Predictive median: (N,)."""
+        return self.ppf(0.5)
+
+    def interval(self, coverage: float = 0.9) -> tuple[Array, Array]:
+        """Central interval: lower and upper ends, (N,) each."""
+        if not 0 < coverage < 1:
+            raise ValueError(f"`coverage` must lie in (0, 1); got {coverage:g}. Pass 0.9, not 90.")
+        tail = 0.5 * (1.0 - coverage)
+        ends = self.ppf(np.tile([tail, 1.0 - tail], (self._n_rows, 1)))
+        return ends[:, 0], ends[:, 1]
+
+    def mode(self) -> Array:
+        """Where the predictive density is highest: (N,)."""
+        return self._scaling.undo_outcome(self._by_chunk(_mode, cost=2))
+
+    def sample(self, n: int = 1, random_state: Any = None) -> Array:
+        """Draws from the predictive distribution, independent across rows: (N, n)."""
+        rng = check_random_state(random_state)
+        draw = rng.randint(self._n_draws, size=(self._n_rows, n))
+        return self._scaling.undo_outcome(self._by_chunk(lambda d, s: d.sample(s, rng), draw))
+
+    def crps(self, y: ArrayLike) -> Array:
+        """Continuous ranked probability score at y: shape of y."""
+        return self._at(y, _crps, cost=len(CRPS_NODES[0])) * self._scaling.y_scale
+
+    def _at(
+        self, y: ArrayLike, function: Callable[[ConditionalDraws, Array], Array], cost: int = 1
+    ) -> Array:
+        values, shape = self._broadcast(y)
+        scaled = self._scaling.outcome(values)
+        return self._by_chunk(function, scaled, cost=cost).reshape(shape)
+
+    def _broadcast(self, y: ArrayLike) -> tuple[Array, tuple[int, ...]]:
+        """Bring an argument to (N, Q), and say the shape of the answer."""
+        values = np.asarray(y, dtype=np.float64)
+        if values.ndim == 0:
+            return np.full((self._n_rows, 1), values), (self._n_rows,)
+        if values.ndim > 2 or len(values) != self._n_rows:
+            raise ValueError(
+                f"Expected a scalar, ({self._n_rows},) or ({self._n_rows}, Q) for {self._n_rows} "
+                f"rows; got shape {values.shape}. For Q values at every row pass "
+                "np.tile(values, (N, 1))."
+            )
+        return values.reshape(self._n_rows, -1), values.shape
+
+    def _by_chunk(
+        self, function: Callable[..., Array], values: Any = None, *, cost: int = 1
+    ) -> Array:
+        """Apply a function of the draws (and values) to chunks of rows; `cost` elements a value."""
+        width = cost * (1 if values is None else values.shape[1])
+        parts = [
+            function(self._draws_at(rows), *(() if values is None else (values[rows],)))
+            for rows in chunks(self._n_rows, self._n_draws * width)
+        ]
+        return np.concatenate(parts) if parts else np.empty(0)
+
+
+def chunks(n_rows: int, row_elements: int) -> Iterator[slice]:
+    """Slices of rows with at most `CHUNK_ELEMENTS` elements each."""
+    size = max(1, CHUNK_ELEMENTS // max(row_elements, 1))
+    for first in range(0, n_rows, size):
+        yield slice(first, min(first + size, n_rows))
+
+
+def _invert(draws: ConditionalDraws, levels: Array) -> Array:
+    """Quantiles of the averaged CDF at `levels` (n, Q), by a bracketing root finder.
+
+    A quantile of a mixture lies between the least and the greatest of its components' quantiles.
+    """
+    low, high = draws.quantile_range(levels)
+    rows = np.broadcast_to(np.arange(len(levels))[:, None], levels.shape)
+
+    def excess(y: Array, q: Array, row: Integers) -> Array:
+        return draws.take(row.ravel()).cdf(y.reshape(-1, 1)).reshape(y.shape) - q
+
+    tolerances = {"xatol": 1e-12, "xrtol": 1e-14, "fatol": 1e-10, "frtol": 0.0}
+    return elementwise.find_root(excess, (low, high), args=(levels, rows), tolerances=tolerances).x
+
+
+MODE_GRID = 201
+
+
+def _mode(draws: ConditionalDraws) -> Array:
+    """Highest point of the averaged density: the best of a grid, then refined."""
+    n = draws.mu.shape[1]
+    ends = _invert(draws, np.tile([0.001, 0.999], (n, 1)))
+    grid = ends[:, :1] + (ends[:, 1:] - ends[:, :1]) * np.linspace(0.0, 1.0, MODE_GRID)
+
+    def minus_pdf(y: Array, row: Integers) -> Array:
+        log_pdf = draws.take(row.ravel()).log_pdf_draws(y.reshape(-1, 1))
+        return -np.mean(np.exp(log_pdf), axis=0).reshape(y.shape)
+
+    rows = np.arange(n)
+    values = np.stack([minus_pdf(column, rows) for column in grid.T], axis=1)
+    best = np.clip(np.argmin(values, axis=1), 1, MODE_GRID - 2)
+    bracket = tuple(grid[rows, best + i] for i in (-1, 0, 1))
+    refined = elementwise.find_minimum(minus_pdf, bracket, args=(rows,))
+    return np.where(refined.success, refined.x, bracket[1])
+
+
+CRPS_NODES = np.polynomial.legendre.leggauss(64)
+
+
+def _crps(draws: ConditionalDraws, y: Array) -> Array:
+    """Integral of ``(F(z) - 1[y <= z])^2`` over z, split at y where the integrand jumps."""
+    nodes, weights = CRPS_NODES
+    low, high = (
+        draws.quantile_range(np.full_like(y, 1e-9))[0],
+        draws.quantile_range(np.full_like(y, 1 - 1e-9))[1],
+    )
+    total = np.zeros_like(y)
+    for start, end, offset in ((np.minimum(low, y), y, 0.0), (y, np.maximum(high, y), 1.0)):
+        half = 0.5 * (end - start)
+        z = (start + half)[..., None] + half[..., None] * nodes
+        F = draws.cdf(z.reshape(len(y), -1)).reshape(z.shape)
+        total += half * ((F - offset) ** 2 @ weights)
+    return total

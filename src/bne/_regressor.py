@@ -1,0 +1,353 @@
+"""`BNERegressor`: validate, delegate, return. No maths."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
+
+from bne import _experts
+from bne._diagnostics import summarise, warn_if_unhealthy
+from bne._kernels import KernelFunction, resolve_kernel
+from bne._scaling import fit_scaling
+from bne._typing import Array
+
+STAGES = ("ensemble", "additive", "full")
+MIN_ROWS = 3
+
+
+class BNERegressor(RegressorMixin, BaseEstimator):
+    """Bayesian Nonparametric Ensemble of several models of one quantity.
+
+    Parameters
+    ----------
+    estimators : list of (str, expert) pairs, default=None
+        The base models. An expert is a regressor (fitted out of fold by `cv`, then on all rows), or
+        the name or index of a column of X that already holds a model's prediction (regressors never
+        see such columns). None is a linear, a nearest-neighbour and a boosted model.
+    inputs : list of column names or indices, default=None
+        Columns that feed the residual process. None is every column that is not a prediction.
+    residual : {"matern12", "matern32", "matern52", "rbf"}, function or None, default="matern32"
+        Kernel of the residual process, or a positive-definite function of the scaled Euclidean
+        distance with k(0) = 1. None leaves the process out: the original ensemble.
+    calibration : None
+        Reserved for the calibration function G.
+    length_scales : {"shared", "per_input"}, default="shared"
+        One length-scale, or one for each input.
+    orthogonalize : bool, default=False
+        Restrict the residual to what the experts cannot express on the training rows.
+    feature_points : int, default=128
+        The residual is exact while there are at most this many distinct rows of inputs; beyond, it
+        is carried by as many k-means centres, at a cost linear in the number of rows.
+    cv : int, splitter, iterable or "prefit", default=None
+        How regressors predict rows they have not seen; None is 5 folds, "prefit" uses them as they
+        are.
+    chains, warmup, draws : int
+        Number of Markov chains, and iterations of each before and after adaptation ends.
+    target_acceptance : float, default=0.8
+        Of the sampler; nearer 1 is slower and safer.
+    n_jobs : int, default=None
+        Chains and experts that run at a time. The numbers do not depend on it.
+    random_state : int, RandomState or None
+        Same value, same numbers.
+    verbose : int, default=0
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    weights_ : (K,) array
+        Posterior mean weight of each expert in the final stage.
+    estimators_ : dict
+        Fitted regressors by name.
+    expert_names_ : list of str
+    n_rows_ : int
+        Training rows the ensemble was fitted to.
+
+    Examples
+    --------
+    >>> from bne import BNERegressor
+    >>> from bne.datasets import make_wave_1d
+    >>> data = make_wave_1d(60, random_state=0)
+    >>> columns = ["rbf_short", "rbf_long", "periodic"]
+    >>> model = BNERegressor([(c, c) for c in columns], inputs=["x"], chains=2, random_state=0)
+    >>> model.fit(data.X, data.y).predict(data.X).shape
+    (60,)
+    """
+
+    def __init__(
+        self,
+        estimators: Sequence[tuple[str, Any]] | None = None,
+        *,
+        inputs: Sequence[str | int] | None = None,
+        residual: str | KernelFunction | None = "matern32",
+        calibration: str | None = None,
+        length_scales: str = "shared",
+        orthogonalize: bool = False,
+        feature_points: int = 128,
+        cv: Any = None,
+        chains: int = 4,
+        warmup: int = 500,
+        draws: int = 1000,
+        target_acceptance: float = 0.8,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.estimators = estimators
+        self.inputs = inputs
+        self.residual = residual
+        self.calibration = calibration
+        self.length_scales = length_scales
+        self.orthogonalize = orthogonalize
+        self.feature_points = feature_points
+        self.cv = cv
+        self.chains = chains
+        self.warmup = warmup
+        self.draws = draws
+        self.target_acceptance = target_acceptance
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters, and with `deep` those of the experts (``ridge__alpha``)."""
+        params = super().get_params(deep=False)
+        if deep:
+            for name, expert in self._regressor_pairs():
+                params[name] = expert
+                params |= {f"{name}__{k}": v for k, v in expert.get_params().items()}
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; ``ridge=...`` replaces an expert, ``ridge__alpha=...`` changes one."""
+        names = {name for name, _ in self._regressor_pairs()}
+        replaced = {k: params.pop(k) for k in list(params) if k in names}
+        if replaced and self.estimators is not None:
+            self.estimators = [(name, replaced.get(name, e)) for name, e in self.estimators]
+        super().set_params(**params)
+        return self
+
+    def _regressor_pairs(self) -> list[tuple[str, Any]]:
+        pairs = self.estimators if isinstance(self.estimators, Sequence) else []
+        pairs = [p for p in pairs if isinstance(p, tuple) and len(p) == 2]
+        return [(n, e) for n, e in pairs if hasattr(e, "get_params") and not isinstance(e, type)]
+
+    def fit(self, X: Any, y: ArrayLike, groups: Any = None) -> Self:
+        """Fit the experts and sample the posterior of every stage.
+
+        Parameters
+        ----------
+        X : (n, p) array or DataFrame
+        y : (n,) array
+        groups : (n,) array, default=None
+            Passed to the splitter `cv`.
+        """
+        from bne import _posterior  # jax is imported here, not with the package
+
+        self._check_settings()
+        X, y = self._check_X(X, y, reset=True)
+        estimators = _experts.check_estimators(
+            _experts.default_estimators(len(y)) if self.estimators is None else self.estimators
+        )
+        names = getattr(self, "feature_names_in_", None)
+        columns = _experts.resolve_columns(estimators, self.inputs, names, self.n_features_in_)
+        fitted, f = _experts.out_of_fold(
+            estimators, columns, X, y, cv=self.cv, groups=groups, n_jobs=self.n_jobs
+        )
+        x = _experts.numeric(X, columns.inputs)
+        x, f, y = _drop_unpredicted(x, f, y)
+        self.expert_names_ = [name for name, _ in estimators]
+        self.estimators_ = fitted
+        self.columns_ = columns
+        self.n_rows_ = len(y)
+        _warn_constant(self.expert_names_, f)
+        self.scaling_ = fit_scaling(x, f, y)
+        rows = _posterior.Rows(self.scaling_.inputs(x), self.scaling_.outcome(f))
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        self.posterior_ = _posterior.sample_posterior(
+            rows,
+            self.scaling_.outcome(y),
+            kernel=None if self.residual is None else resolve_kernel(self.residual),
+            orthogonalize=self.orthogonalize,
+            per_input=self.length_scales == "per_input",
+            feature_points=self.feature_points,
+            settings=_posterior.SamplerSettings(
+                self.chains, self.warmup, self.draws, self.target_acceptance, self.n_jobs
+            ),
+            seed=seed,
+            verbose=bool(self.verbose),
+        )
+        self.weights_ = np.mean(self._stage("full").omega, axis=0)
+        for name, draws in self.posterior_.stages.items():
+            table = summarise(draws.quantities(self.expert_names_))
+            warn_if_unhealthy(name, table, draws.statistics)
+        return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Predictive mean, and with `return_std` the predictive standard deviation: (N,) each."""
+        distribution = self.predict_distribution(X)
+        return (distribution.mean(), distribution.std()) if return_std else distribution.mean()
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> Any:
+        """Central predictive interval: columns ``lower`` and ``upper``, (N, 2)."""
+        ends = np.column_stack(self.predict_distribution(X).interval(coverage))
+        return _labelled(ends, ["lower", "upper"], X)
+
+    def predict_quantiles(self, X: Any, quantiles: ArrayLike = (0.05, 0.5, 0.95)) -> Any:
+        """Predictive quantiles, one column a level: (N, Q)."""
+        levels = np.atleast_1d(np.asarray(quantiles, dtype=np.float64))
+        if levels.ndim != 1:
+            raise ValueError(f"`quantiles` must be a list of levels; got shape {levels.shape}.")
+        distribution = self.predict_distribution(X)
+        values = distribution.ppf(np.tile(levels, (len(distribution), 1)))
+        return _labelled(values, list(levels), X)
+
+    def predict_distribution(self, X: Any, stage: str = "full") -> Any:
+        """Predictive distribution at the rows of X.
+
+        Parameters
+        ----------
+        X : (N, p) array or DataFrame
+        stage : {"ensemble", "additive", "full"}, default="full"
+            Eq. (1), Eq. (2) or Eq. (4) of the paper; each is its own posterior.
+
+        Returns
+        -------
+        PredictiveDistribution
+        """
+        from bne._posterior import Rows
+        from bne._predictive import PredictiveDistribution
+
+        rows = Rows(*self._rows(X))
+        draws = self._stage(stage)
+        residual = self.posterior_.residual_of(self._resolve(stage))
+
+        def draws_at(part: slice) -> Any:
+            return draws.conditional(residual, Rows(rows.x[part], rows.f[part]))
+
+        return PredictiveDistribution(draws_at, len(rows.f), len(draws.omega), self.scaling_)
+
+    def diagnostics(self, stage: str = "full") -> pd.DataFrame:
+        """ESS and R-hat of weights and hyperparameters; the sampler's totals are in ``.attrs``."""
+        draws = self._stage(stage)
+        table = summarise(draws.quantities(self.expert_names_))
+        table.attrs = {
+            "divergences": int(np.sum(draws.statistics["diverging"])),
+            "steps_per_draw": float(np.mean(draws.statistics["n_steps"])),
+        }
+        return table
+
+    def to_datatree(self, stage: str = "full") -> Any:
+        """Posterior, sampler statistics and pointwise log likelihood as an ArviZ ``DataTree``."""
+        from bne._export import to_datatree
+
+        return to_datatree(
+            self._stage(stage),
+            self.posterior_,
+            self.posterior_.residual_of(self._resolve(stage)),
+            self.scaling_,
+            self.expert_names_,
+        )
+
+    def _resolve(self, stage: str) -> str:
+        """The stage that stands for `stage` in this model: without delta, Eq. (2) is Eq. (1)."""
+        check_is_fitted(self)
+        if stage not in STAGES:
+            raise ValueError(f"`stage` must be one of {list(STAGES)}; got {stage!r}.")
+        available = [s for s in STAGES[: STAGES.index(stage) + 1] if s in self.posterior_.stages]
+        return available[-1]
+
+    def _stage(self, stage: str) -> Any:
+        return self.posterior_.stages[self._resolve(stage)]
+
+    def _rows(self, X: Any) -> tuple[Array, Array]:
+        """Inputs and experts' predictions at the rows of X, in the model's units."""
+        check_is_fitted(self)
+        X, _ = self._check_X(X, None, reset=False)
+        f = _experts.predict_experts(self.expert_names_, self.estimators_, self.columns_, X)
+        x = _experts.numeric(X, self.columns_.inputs)
+        return self.scaling_.inputs(x), self.scaling_.outcome(f)
+
+    def _check_X(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
+        """Scikit-learn's checks; a frame stays a frame, so that experts see its column names."""
+        if not isinstance(X, pd.DataFrame):
+            if y is None and not reset:
+                return validate_data(self, X, reset=False, dtype=np.float64), np.empty(0)
+            X, y = validate_data(
+                self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=MIN_ROWS
+            )
+            return X, np.asarray(y, dtype=np.float64)
+        validate_data(self, X, y if reset else "no_validation", reset=reset, skip_check_array=True)
+        if len(X) < (MIN_ROWS if reset else 1):
+            raise ValueError(
+                f"Found array with {len(X)} sample(s) (n_samples={len(X)}); at least "
+                f"{MIN_ROWS if reset else 1} are needed."
+            )
+        numbers = [i for i, t in enumerate(X.dtypes) if pd.api.types.is_numeric_dtype(t)]
+        _experts.numeric(X, numbers)
+        if not reset:
+            return X, np.empty(0)
+        y = column_or_1d(y, warn=True)
+        y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        if len(y) != len(X):
+            raise ValueError(f"X has {len(X)} rows but y has {len(y)}. Pass one y for each row.")
+        return X, y
+
+    def _check_settings(self) -> None:
+        for name, least in (("chains", 1), ("warmup", 1), ("draws", 1), ("feature_points", 2)):
+            value = getattr(self, name)
+            if not isinstance(value, int | np.integer) or value < least:
+                raise ValueError(f"`{name}` must be an integer >= {least}; got {value!r}.")
+        if self.calibration is not None:
+            raise ValueError(f"`calibration` must be None; got {self.calibration!r}.")
+        if self.length_scales not in ("shared", "per_input"):
+            raise ValueError(
+                f"`length_scales` must be 'shared' or 'per_input'; got {self.length_scales!r}."
+            )
+        if not 0 < self.target_acceptance < 1:
+            raise ValueError(
+                f"`target_acceptance` must lie in (0, 1); got {self.target_acceptance!r}."
+            )
+
+
+def _drop_unpredicted(x: Array, f: Array, y: Array) -> tuple[Array, Array, Array]:
+    """Leave out rows that the splitter never predicted (time-series splits begin with such)."""
+    known = np.all(np.isfinite(f), axis=1)
+    if np.all(known):
+        return x, f, y
+    left = int(np.sum(known))
+    if left < MIN_ROWS:
+        raise ValueError(
+            f"`cv` predicts only {left} of {len(y)} rows out of fold; at least {MIN_ROWS} are "
+            "needed. Use a splitter whose test sets cover more rows."
+        )
+    warnings.warn(
+        f"`cv` leaves {len(y) - left} of {len(y)} rows without an out-of-fold prediction; the "
+        "ensemble is fitted to the others (the experts to all).",
+        UserWarning,
+        stacklevel=3,
+    )
+    return x[known], f[known], y[known]
+
+
+def _warn_constant(names: list[str], f: Array) -> None:
+    constant = [n for n, c in zip(names, f.T, strict=True) if np.ptp(c) <= 1e-12 * np.abs(c).max()]
+    if constant and len(f) > 1:
+        warnings.warn(
+            f"Experts {constant} predict the same value at every training row; they act as an "
+            "intercept.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def _labelled(values: Array, columns: list[Any], X: Any) -> Any:
+    """A frame with X's index when X is a frame."""
+    if isinstance(X, pd.DataFrame):
+        return pd.DataFrame(values, index=X.index, columns=columns)
+    return values

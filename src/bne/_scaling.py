@@ -1,0 +1,56 @@
+"""Standardise the inputs, and put y and all experts through one affine map."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from bne._typing import Array
+
+
+class Scaling(NamedTuple):
+    """The affine maps between the user's units and the model's.
+
+    Attributes
+    ----------
+    x_center, x_scale : (d,) arrays
+        Mean and standard deviation of each input.
+    y_center, y_scale : float
+        Shared by y and every expert, so that ``omega`` is the same in both units.
+    """
+
+    x_center: Array
+    x_scale: Array
+    y_center: float
+    y_scale: float
+
+    def inputs(self, x: Array) -> Array:
+        """Inputs in the model's units."""
+        return (x - self.x_center) / self.x_scale
+
+    def outcome(self, y: Array) -> Array:
+        """An outcome or an expert's prediction in the model's units."""
+        return (y - self.y_center) / self.y_scale
+
+    def undo_outcome(self, y: Array) -> Array:
+        """An outcome in the user's units."""
+        return self.y_center + self.y_scale * y
+
+
+def fit_scaling(x: Array, f: Array, y: Array) -> Scaling:
+    """Learn the affine maps from the training rows.
+
+    A constant y takes its scale from the experts, and failing that from its own size, so that no
+    division by zero is possible.
+    """
+    x_scale = _spread(x)
+    center = float(np.mean(y))
+    candidates = [float(_spread(y[:, None])[0]), float(np.sqrt(np.mean((f - center) ** 2)))]
+    floor = 1e-12 * max(abs(center), float(np.max(np.abs(f))))
+    scale = next((c for c in candidates if c > floor), abs(center) or 1.0)
+    return Scaling(np.mean(x, axis=0), np.where(x_scale > 0, x_scale, 1.0), center, scale)
+
+
+def _spread(columns: Array) -> Array:
+    """Standard deviation by column; exactly 0 where only rounding varies."""
+    sd = np.std(columns, axis=0)
+    return np.where(sd > 1e-12 * np.max(np.abs(columns), axis=0, initial=0.0), sd, 0.0)

@@ -1,0 +1,341 @@
+"""Simulated worlds whose truth is known: the paper's 0-D and 1-D experiments.
+
+A world is a `Truth` (the law of y given x, and of x) and a few base models trained
+on points of their own. `make_gamma_0d` and `make_wave_1d` build one and draw from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from numbers import Integral
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.stats import gamma, weibull_min
+from scipy.stats.distributions import rv_frozen
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ExpSineSquared
+
+__all__ = ["SimulatedData", "Truth", "make_gamma_0d", "make_wave_1d"]
+
+RandomState = int | np.random.Generator | np.random.RandomState | None
+
+# The base models see this many points of their own, however large the ensemble's set.
+N_EXPERT_POINTS = 20
+
+# x is an equal mixture of three Gaussians, the middle one twice as wide.
+X_CENTRES = np.array([-4.0, 0.0, 4.0])
+X_SCALES = np.array([0.4, 0.8, 0.4])
+# The ensemble's data spread twice as far as the base models' own points.
+X_WIDENING = 2.0
+# The base models' unit of x: the sd of the ensemble's x (its mean is 0 by symmetry).
+# The law's sd, not a sample's, so that the base models do not depend on n.
+X_UNIT = float(np.sqrt(np.mean(X_CENTRES**2 + (X_WIDENING * X_SCALES) ** 2)))
+
+# Corners of the two trapezoids: the Weibull shape and the noise ratio.
+SHAPE_CORNERS = (-4.0, -1.0, 1.0, 4.0)
+RATIO_CORNERS = (-np.pi, -0.5, 0.5, np.pi)
+
+# Noise variance of the base models as a share of the variance of their y: near the
+# true E[Var(y|x)] / Var(y) on their points (0.18 and 0.28 in the two variants).
+EXPERT_NOISE = 0.2
+
+
+class _Wave(NamedTuple):
+    """Constants of one variant of the 1-D experiment: a, and (lo, hi) of kappa and r."""
+
+    amplitude: float
+    shape: tuple[float, float]
+    ratio: tuple[float, float]
+
+
+WAVES = {
+    1: _Wave(amplitude=3.0, shape=(1.5, 3.0), ratio=(1.0, 5.0)),
+    2: _Wave(amplitude=2.0, shape=(1.5, 2.5), ratio=(1.0, 2.0)),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """The law a simulated set was drawn from.
+
+    Every method follows NumPy's broadcasting of its arguments: for y of shape (N, Q)
+    pass ``x[:, None]``.
+
+    Attributes
+    ----------
+    distribution : callable
+        ``distribution(x)`` is the SciPy frozen distribution of y at x, with parameters
+        of the shape of x.
+    draw_x : callable
+        ``draw_x(n, generator)`` draws n inputs of the ensemble's data, shape (n,).
+    """
+
+    distribution: Callable[[np.ndarray], rv_frozen]
+    draw_x: Callable[[int, np.random.Generator], np.ndarray]
+
+    def mean(self, x):
+        """Return E*(y|x)."""
+        return self.distribution(x).mean()
+
+    def std(self, x):
+        """Return the standard deviation of y at x."""
+        return self.distribution(x).std()
+
+    def entropy(self, x):
+        """Return the differential entropy of y at x, in nats."""
+        return self.distribution(x).entropy()
+
+    def cdf(self, y, x):
+        """Return F*(y|x)."""
+        return self.distribution(x).cdf(y)
+
+    def pdf(self, y, x):
+        """Return the density of y at x."""
+        return self.distribution(x).pdf(y)
+
+    def ppf(self, q, x):
+        """Return the quantile of level q of y at x."""
+        return self.distribution(x).ppf(q)
+
+    def sample_x(self, n, random_state: RandomState = None):
+        """Draw n inputs from the law of x of the ensemble's data, shape (n,)."""
+        return self.draw_x(_check_size(n), np.random.default_rng(random_state))
+
+    def sample_y(self, x, random_state: RandomState = None):
+        """Draw one y at each x, of the shape of x."""
+        generator = np.random.default_rng(random_state)
+        return self.distribution(x).rvs(size=np.shape(x), random_state=generator)
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedData:
+    """Labelled data from a simulated world, and the world itself.
+
+    Attributes
+    ----------
+    X : DataFrame, N rows
+        The inputs, if the world has any, then one column per base model's prediction.
+    y : ndarray, shape (N,)
+        The outcomes.
+    truth : Truth
+        The exact law of y given x.
+    experts : callable
+        ``experts(x)`` maps inputs (N,) to a frame of the base models' predictions.
+    """
+
+    X: pd.DataFrame
+    y: np.ndarray
+    truth: Truth
+    experts: Callable[[np.ndarray], pd.DataFrame]
+
+    def features(self, x) -> pd.DataFrame:
+        """Return the rows of X at new inputs: same columns, same base models.
+
+        Parameters
+        ----------
+        x : array_like, shape (N,)
+            New inputs. In the 0-D world only their number counts.
+
+        Returns
+        -------
+        X : DataFrame, N rows
+
+        Examples
+        --------
+        >>> from bne.datasets import make_wave_1d
+        >>> data = make_wave_1d(100, random_state=0)
+        >>> data.features([-5.0, 0.0, 5.0]).columns.to_list()
+        ['x', 'rbf_short', 'rbf_long', 'periodic']
+        """
+        x = np.asarray(x, dtype=float)
+        if x.ndim != 1:
+            raise ValueError(
+                f"`x` must have shape (N,); got {x.shape}. Pass a flat array, for "
+                'example `np.linspace(-5, 5, 101)` or `X["x"]`.'
+            )
+        return self.experts(x)
+
+    def sample(self, n, random_state: RandomState = None) -> SimulatedData:
+        """Draw n fresh rows from the same world, with the same base models.
+
+        Parameters
+        ----------
+        n : int
+            Number of rows.
+        random_state : int, Generator, RandomState or None
+            Source of the draws. The seed that made this set may be used again: the
+            rows still differ.
+
+        Returns
+        -------
+        data : SimulatedData
+        """
+        return _draw(n, self.truth, self.experts, np.random.default_rng(random_state))
+
+
+def make_gamma_0d(n, *, random_state: RandomState = None) -> SimulatedData:
+    """Make the 0-D experiment: y ~ Gamma(shape 1.5, scale 2) at one x.
+
+    Its one base model predicts a constant, the mean of 20 draws of its own; X is that
+    column, ``"constant"``, and holds no input.
+
+    Parameters
+    ----------
+    n : int
+        Number of rows.
+    random_state : int, Generator, RandomState or None
+        Source of the draws; the same int gives the same numbers.
+
+    Returns
+    -------
+    data : SimulatedData
+
+    Examples
+    --------
+    >>> from bne.datasets import make_gamma_0d
+    >>> data = make_gamma_0d(50, random_state=0)
+    >>> data.X.shape, data.y.shape
+    ((50, 1), (50,))
+    >>> float(data.truth.mean(0.0))
+    3.0
+    """
+    expert_stream, data_stream = _streams(random_state)
+    truth = Truth(distribution=_gamma_at, draw_x=_single_x)
+    own_y = truth.sample_y(np.zeros(N_EXPERT_POINTS), random_state=expert_stream)
+    experts = partial(_constant_features, value=float(own_y.mean()))
+    return _draw(n, truth, experts, data_stream)
+
+
+def make_wave_1d(n, *, variant: int = 1, random_state: RandomState = None) -> SimulatedData:
+    r"""Make the 1-D experiment: a sine wave with skewed, heteroscedastic noise.
+
+    .. math:: y = a \sin x + s(x)\,\epsilon, \quad \epsilon \sim
+              \mathrm{Weibull}(\kappa(x), 1), \quad s(x) = (|\cos(x/2)| + 1)\, r(x)
+
+    with trapezoids :math:`\kappa` and :math:`r`. The noise is *not* centred:
+    :math:`E[y|x] = a \sin x + s(x)\,\Gamma(1 + 1/\kappa(x))`. The inputs cluster at
+    -4, 0 and 4. The base models are Gaussian processes with an RBF kernel of
+    length-scale 0.25 (``rbf_short``) or 1 (``rbf_long``), or a periodic kernel of
+    period 1.5 (``periodic``), on standardised x, trained on 20 points of their own
+    from clusters half as wide. These points do not depend on `n`.
+
+    Parameters
+    ----------
+    n : int
+        Number of rows.
+    variant : {1, 2}
+        1: a = 3, kappa from 1.5 to 3, r from 1 to 5. 2 (milder): a = 2, kappa from
+        1.5 to 2.5, r from 1 to 2.
+    random_state : int, Generator, RandomState or None
+        Source of the draws; the same int gives the same numbers.
+
+    Returns
+    -------
+    data : SimulatedData
+        ``data.X`` has the columns ``x``, ``rbf_short``, ``rbf_long``, ``periodic``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bne.datasets import make_wave_1d
+    >>> data = make_wave_1d(100, random_state=0)
+    >>> grid = np.linspace(-5, 5, 101)
+    >>> data.features(grid).shape, data.truth.mean(grid).shape
+    ((101, 4), (101,))
+    """
+    if variant not in WAVES:
+        raise ValueError(
+            f"`variant` must be 1 or 2; got {variant!r}. Pass 1 for the strongly "
+            "heteroscedastic wave, 2 for the milder one."
+        )
+    expert_stream, data_stream = _streams(random_state)
+    truth = Truth(
+        distribution=partial(_wave_at, wave=WAVES[variant]),
+        draw_x=partial(_clustered_x, widening=X_WIDENING),
+    )
+    experts = partial(_wave_features, models=_fit_experts(truth, expert_stream))
+    return _draw(n, truth, experts, data_stream)
+
+
+def _gamma_at(x):
+    return gamma(a=np.full(np.shape(x), 1.5), scale=2.0)
+
+
+def _wave_at(x, *, wave: _Wave):
+    x = np.asarray(x, dtype=float)
+    scale = (np.abs(np.cos(x / 2)) + 1) * _trapezoid(x, *wave.ratio, RATIO_CORNERS)
+    kappa = _trapezoid(x, *wave.shape, SHAPE_CORNERS)
+    return weibull_min(c=kappa, loc=wave.amplitude * np.sin(x), scale=scale)
+
+
+def _trapezoid(x, low, high, corners):
+    """Return `low` outside the corners, `high` between the inner two, linear between."""
+    return np.interp(x, corners, (low, high, high, low))
+
+
+def _single_x(n, generator):
+    """Return the one x of the 0-D world, n times."""
+    del generator  # nothing is random here; the signature is Truth.draw_x's
+    return np.zeros(n)
+
+
+def _clustered_x(n, generator, *, widening):
+    cluster = generator.integers(len(X_CENTRES), size=n)
+    return generator.normal(X_CENTRES[cluster], widening * X_SCALES[cluster])
+
+
+def _fit_experts(truth, generator):
+    """Train the three base models on 20 points of their own.
+
+    Kernel and noise are held fixed: base models are given, not tuned, and tuning on 20
+    points at times explains them all as noise, which leaves three equal constants.
+    """
+    x = _clustered_x(N_EXPERT_POINTS, generator, widening=1.0)
+    y = truth.sample_y(x, random_state=generator)
+    kernels = {
+        "rbf_short": RBF(0.25),
+        "rbf_long": RBF(1.0),
+        "periodic": ExpSineSquared(length_scale=1.0, periodicity=1.5),
+    }
+    return {
+        name: GaussianProcessRegressor(
+            kernel, alpha=EXPERT_NOISE, optimizer=None, normalize_y=True
+        ).fit(x[:, None] / X_UNIT, y)
+        for name, kernel in kernels.items()
+    }
+
+
+def _wave_features(x, *, models):
+    columns = {name: gp.predict(x[:, None] / X_UNIT) for name, gp in models.items()}
+    return pd.DataFrame({"x": x} | columns)
+
+
+def _constant_features(x, *, value):
+    return pd.DataFrame({"constant": np.full(len(x), value)})
+
+
+def _draw(n, truth, experts, generator):
+    x = truth.sample_x(n, random_state=generator)
+    y = truth.sample_y(x, random_state=generator)
+    return SimulatedData(X=experts(x), y=y, truth=truth, experts=experts)
+
+
+def _streams(random_state):
+    """Return two independent generators: for the base models and for the data.
+
+    They are seeded by draws rather than spawned, since a RandomState cannot spawn.
+    """
+    seeds = np.random.default_rng(random_state).integers(2**63, size=2)
+    return [np.random.default_rng(seed) for seed in seeds]
+
+
+def _check_size(n):
+    if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
+        raise ValueError(
+            f"`n` must be a positive integer; got {n!r}. Pass the number of rows, for example 100."
+        )
+    return int(n)
