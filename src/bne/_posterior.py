@@ -23,10 +23,15 @@ from bne._predictive import ConditionalDraws
 from bne._priors import InverseGamma, Priors, fit_inverse_gamma, length_scale_grid
 from bne._relevance import fit_relevance
 from bne._sampling import Laplace, laplace, sample
+from bne._threads import single_blas_thread
 from bne._typing import Array
 
 RANK = 128
 """Spectral tables are padded to this many directions, so that most fits share one program."""
+
+
+UNUSED = InverseGamma(2.0, 1.0)
+"""Prior of a length-scale that no likelihood sees: stage 1 is stage 2 without features."""
 
 
 class Rows(NamedTuple):
@@ -168,6 +173,8 @@ def sample_stage(
 
     Hyperparameters by NUTS on the collapsed posterior, then omega and delta in closed form.
     """
+    if residual is None:
+        priors = priors._replace(ell=UNUSED)
     grid = length_scale_grid(priors.ell, N_NODES)
     table = residual.tabulate(rows)[0] if residual else np.zeros((N_NODES, len(y), 0))
     sampler_seed, start_seed, closed_seed = (int(s) for s in seed.generate_state(3))
@@ -267,7 +274,7 @@ def sample_posterior(
     """Sample every stage of the model, each its own posterior."""
     seeds = np.random.SeedSequence(seed)
     points_seed, *stage_seeds = seeds.spawn(3)
-    ell, residual = InverseGamma(2.0, 1.0), None  # unused without a residual
+    ell, residual = UNUSED, None
     if kernel is not None and rows.x.shape[1] > 0:
         ell, residual = make_residual(
             kernel,
@@ -281,7 +288,8 @@ def sample_posterior(
     priors = Priors(ell)
     wanted = {"ensemble": None} | ({"additive": residual} if residual else {})
     total = len(wanted) * settings.chains * (settings.warmup + settings.draws)
-    with tqdm(total=total, desc="Sampling", disable=not verbose, unit="it") as bar:
+    bar = tqdm(total=total, desc="Sampling", disable=not verbose, unit="it")
+    with bar, single_blas_thread():
         stages = {
             name: sample_stage(rows, y, r, priors, settings, stage_seed, bar.update)
             for (name, r), stage_seed in zip(wanted.items(), stage_seeds, strict=False)

@@ -49,7 +49,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         are.
     chains, warmup, draws : int
         Number of Markov chains, and iterations of each before and after adaptation ends.
-    target_acceptance : float, default=0.8
+    target_acceptance : float, default=0.9
         Of the sampler; nearer 1 is slower and safer.
     n_jobs : int, default=None
         Chains and experts that run at a time. The numbers do not depend on it.
@@ -93,7 +93,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         chains: int = 4,
         warmup: int = 500,
         draws: int = 1000,
-        target_acceptance: float = 0.8,
+        target_acceptance: float = 0.9,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,

@@ -71,7 +71,7 @@ def test_without_experts_it_is_scikit_learns_gaussian_process(data):
     x, _, y = data
     new = np.linspace(-4, 4, 31)[:, None]
     oracle = GaussianProcessRegressor(
-        ConstantKernel(0.6**2) * Matern(0.7, nu=1.5), 0.3**2, optimizer=None
+        ConstantKernel(0.6**2) * Matern(0.7, nu=1.5), alpha=0.3**2, optimizer=None
     )
     mean, std = oracle.fit(x, y).predict(new, return_std=True)
     features = make_feature_map(MATERN, x, GRID)
@@ -161,7 +161,7 @@ def test_delta_reverts_to_its_prior_along_rays(data, n_points):
 
 
 def test_completed_draws_have_the_prior_variance_far_away(data):
-    x, F, y = data
+    x = data[0]
     ell = fit_inverse_gamma(0.2, 4.0)
     residual = Residual(make_feature_map(MATERN, x, length_scale_grid(ell, 32)), None)
     rng = np.random.default_rng(0)
@@ -183,7 +183,5 @@ def test_inverse_gamma_has_the_stated_tails():
         np.testing.assert_allclose(law.cdf(low), 0.01, rtol=1e-6)
         np.testing.assert_allclose(law.sf(max(high, 2 * low)), 0.01, rtol=1e-6)
         slope = (prior.log_density(0.3 + 1e-6) - prior.log_density(0.3 - 1e-6)) / 2e-6
-        log_law = lambda t: law.logpdf(np.exp(t)) + t  # noqa: E731
-        np.testing.assert_allclose(
-            slope, (log_law(0.3 + 1e-6) - log_law(0.3 - 1e-6)) / 2e-6, rtol=1e-4
-        )
+        law_slope = (law.logpdf(np.exp(0.3 + 1e-6)) - law.logpdf(np.exp(0.3 - 1e-6))) / 2e-6 + 1
+        np.testing.assert_allclose(slope, law_slope, rtol=1e-4)

