@@ -90,6 +90,8 @@ class FeatureMap(NamedTuple):
         Equispaced grid of log length-scales.
     factors : (J, m, m) array
         Lower Cholesky factors of k(z, z; ell_j).
+    rotations : (J, m, m) array or None
+        Rotate the features at each node (`principal_rotations`); the prior does not mind.
     """
 
     kernel: KernelFunction
@@ -97,6 +99,7 @@ class FeatureMap(NamedTuple):
     relevance: Array
     log_ell: Array
     factors: Array
+    rotations: Array | None = None
 
     def tabulate(self, x: Array) -> Array:
         """Features of the rows x at every node: (J, N, m)."""
@@ -105,7 +108,7 @@ class FeatureMap(NamedTuple):
         for j, log_ell in enumerate(self.log_ell):
             k = self.kernel(distance / np.exp(log_ell))
             table[j] = linalg.solve_triangular(self.factors[j], k.T, lower=True).T
-        return table
+        return table if self.rotations is None else table @ self.rotations
 
 
 def make_feature_map(
@@ -116,6 +119,26 @@ def make_feature_map(
     distance = cdist(points * relevance, points * relevance)
     factors = np.stack([cholesky(kernel(distance / np.exp(le))) for le in log_ell])
     return FeatureMap(kernel, points, relevance, np.asarray(log_ell, dtype=float), factors)
+
+
+def principal_rotations(table: Array, reference: int) -> Array:
+    """Rotations (J, m, m) that make the features' columns nearly orthogonal at every node.
+
+    At the node `reference` they are the eigenvectors of ``A^T A``; from there outwards each is the
+    rotation that keeps the features closest to its neighbour's (Procrustes), so that the rotated
+    features are as smooth in the length-scale as they can be. Samplers then see coordinates that
+    are nearly independent, whatever the length-scale.
+    """
+    J, _, m = table.shape
+    rotations = np.empty((J, m, m))
+    A = table[reference]
+    rotations[reference] = linalg.eigh(A.T @ A)[1][:, ::-1]
+    for step, nodes in ((1, range(reference + 1, J)), (-1, range(reference - 1, -1, -1))):
+        for j in nodes:
+            neighbour = table[j - step] @ rotations[j - step]
+            U, _, Vt = linalg.svd(table[j].T @ neighbour)
+            rotations[j] = U @ Vt
+    return rotations
 
 
 NEIGHBOURS = 5

@@ -3,26 +3,30 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import numpy as np
 from tqdm.auto import tqdm
 
-from bne import _gaussian
+from bne import _gaussian, _joint
 from bne._gaussian import Hyperparameters
+from bne._joint import CalibrationDraws, CalibrationFeatures, make_calibration
 from bne._kernels import (
     N_NODES,
     FeatureMap,
     KernelFunction,
     choose_points,
+    interpolate,
     make_feature_map,
     missing_variance,
+    principal_rotations,
     process_draws,
     spacing_and_range,
 )
 from bne._linalg import projection_coefficients
-from bne._predictive import ConditionalDraws
+from bne._predictive import ConditionalDraws, chunks
 from bne._priors import InverseGamma, Priors, fit_inverse_gamma, length_scale_grid
 from bne._relevance import fit_relevance
-from bne._sampling import Laplace, laplace, sample
+from bne._sampling import Laplace, SamplerSettings, laplace, sample
 from bne._threads import single_blas_thread
 from bne._typing import Array
 
@@ -41,16 +45,6 @@ class Rows(NamedTuple):
     f: Array
 
 
-class SamplerSettings(NamedTuple):
-    """How long, how carefully and how many at a time to sample."""
-
-    chains: int
-    warmup: int
-    draws: int
-    target_acceptance: float
-    n_jobs: int | None
-
-
 class Residual(NamedTuple):
     """The process delta: its features, and what is taken off them to keep clear of the experts.
 
@@ -63,6 +57,11 @@ class Residual(NamedTuple):
 
     feature_map: FeatureMap
     overlap: Array | None
+
+    def rotated(self, rotations: Array) -> "Residual":
+        """The same process in rotated features (`principal_rotations`)."""
+        overlap = None if self.overlap is None else self.overlap @ rotations
+        return Residual(self.feature_map._replace(rotations=rotations), overlap)
 
     def tabulate(self, rows: Rows) -> tuple[Array, Array]:
         """Features, and the features before orthogonalisation: (J, N, m) each."""
@@ -82,6 +81,8 @@ class StageDraws(NamedTuple):
     position : (chain, draw, dim)
         What the sampler moved.
     statistics : dict of (chain, draw)
+    calibration : CalibrationDraws or None
+        Draws of h; None is G = I.
     """
 
     omega: Array
@@ -93,32 +94,12 @@ class StageDraws(NamedTuple):
     xi: Array | None
     position: Array
     statistics: dict[str, Array]
+    calibration: CalibrationDraws | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
         """Chains and draws."""
         return self.position.shape[:2]
-
-    def residual(self, residual: Residual | None, rows: Rows) -> Array:
-        """Draws of delta at N rows, completed with the variance the features leave out: (S, N)."""
-        if residual is None:
-            return np.zeros((len(self.omega), len(rows.f)))
-        assert self.v is not None and self.xi is not None
-        assert self.sigma_delta is not None and self.log_ell is not None
-        grid = residual.feature_map.log_ell
-        table, raw = residual.tabulate(rows)
-        explained = process_draws(table, grid, self.log_ell, self.v)
-        missing = np.sqrt(missing_variance(raw, grid, self.log_ell))
-        return self.sigma_delta[:, None] * (explained + missing * self.xi[:, None])
-
-    def conditional(self, residual: Residual | None, rows: Rows) -> ConditionalDraws:
-        """The posterior of F(y | x) at N rows (Eq. 4)."""
-        mu = self.omega @ rows.f.T + self.residual(residual, rows)
-        return ConditionalDraws(mu, self.sigma_eps)
-
-    def log_likelihood(self, residual: Residual | None, rows: Rows, y: Array) -> Array:
-        """Pointwise log likelihood in the model's units: (S, n)."""
-        return self.conditional(residual, rows).log_pdf_draws(y[:, None])[:, :, 0]
 
     def quantities(self, expert_names: list[str]) -> dict[str, Array]:
         """Weights and hyperparameters by name, (chain, draw) each: what diagnostics look at."""
@@ -126,11 +107,79 @@ class StageDraws(NamedTuple):
         named |= {"weight_scale": self.sigma_omega, "noise_scale": self.sigma_eps}
         if self.sigma_delta is not None and self.log_ell is not None:
             named |= {"residual_scale": self.sigma_delta, "length_scale": np.exp(self.log_ell)}
+        if self.calibration is not None:
+            named |= {
+                "calibration_scale": self.calibration.sigma_G,
+                "calibration_length_scale_t": np.exp(self.calibration.log_ell_t),
+                "calibration_length_scale_x": np.exp(self.calibration.log_ell_x),
+            }
         return {name: self.by_chain(values) for name, values in named.items()}
 
     def by_chain(self, values: Array) -> Array:
         """Reshape (S, ...) to (chain, draw, ...)."""
         return values.reshape(*self.shape, *values.shape[1:])
+
+
+PREDICTIVE_DRAWS = 1000
+"""Draws that answers are averaged over, evenly spaced among all; neighbours add little."""
+
+
+class Stage(NamedTuple):
+    """Draws of one stage with the features they belong to: the posterior of F(y | x) anywhere.
+
+    Attributes
+    ----------
+    draws : StageDraws
+    residual : Residual or None
+    features : CalibrationFeatures or None
+    """
+
+    draws: StageDraws
+    residual: Residual | None = None
+    features: CalibrationFeatures | None = None
+
+    def thinned(self) -> "Stage":
+        """The stage with at most `PREDICTIVE_DRAWS` draws."""
+        S = len(self.draws.omega)
+        if S <= PREDICTIVE_DRAWS:
+            return self
+        kept = np.linspace(0, S - 1, PREDICTIVE_DRAWS).round().astype(int)
+        fields = self.draws._asdict()
+        shared = {k: fields.pop(k) for k in ("position", "statistics")}
+        thin = jax.tree.map(lambda a: a[kept], fields)
+        return self._replace(draws=StageDraws(**thin, **shared))
+
+    def delta(self, rows: Rows) -> Array:
+        """Draws of delta at N rows, completed with the variance the features leave out: (S, N)."""
+        draws = self.draws
+        if self.residual is None:
+            return np.zeros((len(draws.omega), len(rows.f)))
+        assert draws.v is not None and draws.xi is not None
+        assert draws.sigma_delta is not None and draws.log_ell is not None
+        grid = self.residual.feature_map.log_ell
+        table, raw = self.residual.tabulate(rows)
+        explained = process_draws(table, grid, draws.log_ell, draws.v)
+        missing = np.sqrt(missing_variance(raw, grid, draws.log_ell))
+        return draws.sigma_delta[:, None] * (explained + missing * draws.xi[:, None])
+
+    def mu(self, rows: Rows) -> Array:
+        """Draws of mu at N rows: (S, N)."""
+        return self.draws.omega @ rows.f.T + self.delta(rows)
+
+    def conditional(self, rows: Rows) -> ConditionalDraws:
+        """The posterior of F(y | x) at N rows (Eq. 4)."""
+        ratio = None
+        if self.features is not None and self.draws.calibration is not None:
+            ratio = self.draws.calibration.ratio(self.features, rows.x)
+        return ConditionalDraws(self.mu(rows), self.draws.sigma_eps, ratio)
+
+    def log_likelihood(self, rows: Rows, y: Array) -> Array:
+        """Pointwise log likelihood in the model's units: (S, n)."""
+        parts = []
+        for part in chunks(len(y), 100 * len(self.draws.omega)):
+            conditional = self.conditional(Rows(rows.x[part], rows.f[part]))
+            parts.append(conditional.log_pdf_draws(y[part], np.arange(len(y[part]))))
+        return np.concatenate(parts, axis=1)
 
 
 def make_residual(
@@ -168,8 +217,8 @@ def sample_stage(
     settings: SamplerSettings,
     seed: np.random.SeedSequence,
     progress: Callable[[int], object] = lambda n: None,
-) -> StageDraws:
-    """Posterior draws of stage 1 (`residual` None) or stage 2.
+) -> tuple[Stage, Array]:
+    """Stage 1 (`residual` None) or stage 2, and the mode of its hyperparameters.
 
     Hyperparameters by NUTS on the collapsed posterior, then omega and delta in closed form.
     """
@@ -198,7 +247,7 @@ def sample_stage(
     theta, xi = _draw_theta(grams, h, rows.f.shape[1], np.random.default_rng(closed_seed))
     K = rows.f.shape[1]
     sigma_omega = np.exp(h.log_sigma_omega)
-    return StageDraws(
+    draws = StageDraws(
         omega=sigma_omega[:, None] * theta[:, :K],
         sigma_omega=sigma_omega,
         sigma_eps=_gaussian.noise_scale(h.log_sigma_eps),
@@ -209,6 +258,7 @@ def sample_stage(
         position=position if residual else position[..., [0, 2]],
         statistics=statistics,
     )
+    return Stage(draws, residual), whitening.mode
 
 
 def _whiten(spectrum: _gaussian.SpectralTable, priors: Priors) -> Laplace:
@@ -235,28 +285,81 @@ def _draw_theta(
     return z, xi
 
 
+def sample_full(
+    rows: Rows,
+    y: Array,
+    residual: Residual | None,
+    features: CalibrationFeatures,
+    priors: Priors,
+    mode: Array,
+    settings: SamplerSettings,
+    seed: np.random.SeedSequence,
+    progress: Callable[[int], object] = lambda n: None,
+) -> Stage:
+    """The joint posterior of omega, delta, G and all hyperparameters (Eq. 4)."""
+    grid = length_scale_grid(priors.ell, N_NODES)
+    table = residual.tabulate(rows)[0] if residual else np.zeros((N_NODES, len(y), 0))
+    weights = _joint.row_weights(rows.x, _stage_two_residuals(rows.f, y, table, grid, mode))
+    if residual is not None:
+        reference = int(np.argmin(np.abs(grid - mode[3])))
+        rotations = principal_rotations(np.sqrt(weights)[:, None] * table, reference)
+        residual, table = residual.rotated(rotations), table @ rotations
+    data = _joint.build_data(
+        rows.f, y, table, grid, features.tabulate(rows.x), features, priors, mode, weights
+    )
+    position, statistics = _joint.sample_joint(data, mode, len(y), settings, seed, progress)
+    state = _joint.unpack_draws(position, data)
+    S = len(state.omega)
+    rng = np.random.default_rng(seed.spawn(1)[0])
+    calibration = CalibrationDraws(
+        sigma_G=np.exp(state.h.log_sigma_G),
+        log_ell_x=state.h.log_ell_x,
+        log_ell_t=state.h.log_ell_t,
+        W=state.W[:, : features.n_points],
+        xi=rng.standard_normal((S, state.W.shape[2])),
+    )
+    draws = StageDraws(
+        omega=state.omega,
+        sigma_omega=np.exp(state.h.log_sigma_omega),
+        sigma_eps=_gaussian.noise_scale(state.log_sigma_eps),
+        sigma_delta=np.exp(state.h.log_sigma_delta) if residual else None,
+        log_ell=state.h.log_ell if residual else None,
+        v=state.v[:, : table.shape[2]] if residual else None,
+        xi=rng.standard_normal(S) if residual else None,
+        position=position,
+        statistics=statistics,
+        calibration=calibration,
+    )
+    return Stage(draws, residual, features)
+
+
+def _stage_two_residuals(F: Array, y: Array, table: Array, grid: Array, mode: Array) -> Array:
+    """Y minus stage 2's posterior mean of mu at the mode of the hyperparameters."""
+    T = np.column_stack([F, interpolate(table, mode[3], grid)])
+    K = F.shape[1]
+    sigma_omega, sigma_delta = np.exp(mode[0]), np.exp(mode[1])
+    sigma_eps = float(_gaussian.noise_scale(mode[2]))
+    theta = _gaussian.posterior(T.T @ T, T.T @ y, K, sigma_omega, sigma_delta, sigma_eps).mean
+    scale = np.r_[np.full(K, sigma_omega), np.full(T.shape[1] - K, sigma_delta)]
+    return y - T @ (scale * theta)
+
+
 class Posterior(NamedTuple):
-    """All stages of one fit, and the training rows they share.
+    """All stages of one fit, and the training rows they share, in the model's units.
 
     Attributes
     ----------
     stages : dict
-        "ensemble" (Eq. 1) and, with a residual, "additive" (Eq. 2).
-    residual : Residual or None
+        "ensemble" (Eq. 1) and, where the model has them, "additive" (Eq. 2) and "full" (Eq. 4).
     priors : Priors
     rows, y
-        Training data in the model's units.
+        Training data.
     """
 
-    stages: dict[str, StageDraws]
-    residual: Residual | None
+    stages: dict[str, Stage]
     priors: Priors
     rows: Rows
     y: Array
-
-    def residual_of(self, stage: str) -> Residual | None:
-        """The residual process of a stage: none in the original ensemble."""
-        return None if stage == "ensemble" else self.residual
 
 
 def sample_posterior(
@@ -264,6 +367,7 @@ def sample_posterior(
     y: Array,
     *,
     kernel: KernelFunction | None,
+    calibration: str | None,
     orthogonalize: bool,
     per_input: bool,
     feature_points: int,
@@ -272,9 +376,9 @@ def sample_posterior(
     verbose: bool,
 ) -> Posterior:
     """Sample every stage of the model, each its own posterior."""
-    seeds = np.random.SeedSequence(seed)
-    points_seed, *stage_seeds = seeds.spawn(3)
-    ell, residual = UNUSED, None
+    points_seed, *stage_seeds = np.random.SeedSequence(seed).spawn(4)
+    point_seed = int(points_seed.generate_state(1)[0])
+    ell, residual, relevance = UNUSED, None, np.ones(rows.x.shape[1])
     if kernel is not None and rows.x.shape[1] > 0:
         ell, residual = make_residual(
             kernel,
@@ -283,15 +387,23 @@ def sample_posterior(
             orthogonalize=orthogonalize,
             per_input=per_input,
             feature_points=feature_points,
-            seed=int(points_seed.generate_state(1)[0]),
+            seed=point_seed,
         )
+        relevance = residual.feature_map.relevance
     priors = Priors(ell)
-    wanted = {"ensemble": None} | ({"additive": residual} if residual else {})
-    total = len(wanted) * settings.chains * (settings.warmup + settings.draws)
+    n_stages = 1 + (residual is not None) + (calibration is not None)
+    total = n_stages * settings.chains * (settings.warmup + settings.draws)
     bar = tqdm(total=total, desc="Sampling", disable=not verbose, unit="it")
     with bar, single_blas_thread():
-        stages = {
-            name: sample_stage(rows, y, r, priors, settings, stage_seed, bar.update)
-            for (name, r), stage_seed in zip(wanted.items(), stage_seeds, strict=False)
-        }
-    return Posterior(stages, residual, priors, rows, y)
+        first, mode = sample_stage(rows, y, None, priors, settings, stage_seeds[0], bar.update)
+        stages = {"ensemble": first}
+        if residual is not None:
+            stages["additive"], mode = sample_stage(
+                rows, y, residual, priors, settings, stage_seeds[1], bar.update
+            )
+        if calibration is not None:
+            features = make_calibration(rows.x, relevance, point_seed, residual is not None)
+            stages["full"] = sample_full(
+                rows, y, residual, features, priors, mode, settings, stage_seeds[2], bar.update
+            )
+    return Posterior(stages, priors, rows, y)

@@ -13,6 +13,7 @@ from scipy import special
 from scipy.optimize import elementwise
 from sklearn.utils import check_random_state
 
+from bne._ratio import FAR, Ratio
 from bne._scaling import Scaling
 from bne._typing import Array, Integers
 
@@ -21,48 +22,71 @@ CHUNK_ELEMENTS = 4_000_000
 
 
 class ConditionalDraws(NamedTuple):
-    """The posterior of F(y | x) at n rows, in the model's units: S Gaussians for each row.
+    """The posterior of F(y | x) at n rows, in the model's units: S distributions for each row.
+
+    Values are asked for in pairs: a y and the row it belongs to, k of each.
 
     Attributes
     ----------
     mu : (S, n) array
     sigma_eps : (S,) array
+    ratio : Ratio or None
+        dG/du of every draw; None is G = I.
     """
 
     mu: Array
     sigma_eps: Array
+    ratio: Ratio | None = None
 
-    def take(self, rows: Integers) -> "ConditionalDraws":
-        """The same draws at some of the rows, in any order and with repeats."""
-        return ConditionalDraws(self.mu[:, rows], self.sigma_eps)
+    def standardise(self, y: Array, row: Integers) -> Array:
+        """Map y (k,) to ``t = (y - mu) / sigma_eps``: (S, k)."""
+        return (y[None, :] - self.mu[:, row]) / self.sigma_eps[:, None]
 
-    def quantile_range(self, levels: Array) -> tuple[Array, Array]:
-        """Least and greatest of the draws' own quantiles at `levels` (n, Q): (n, Q) each."""
-        z = special.ndtri(levels)
-        quantiles = self.mu[:, :, None] + self.sigma_eps[:, None, None] * z
-        return np.min(quantiles, axis=0) - 1e-9, np.max(quantiles, axis=0) + 1e-9
+    def cdf(self, y: Array, row: Integers) -> Array:
+        """Draw-averaged CDF: (k,)."""
+        t = self.standardise(y, row)
+        draws = special.ndtr(t) if self.ratio is None else self.ratio.cdf(t, row)
+        return np.mean(draws, axis=0)
 
-    def standardise(self, y: Array) -> Array:
-        """Map y (n, Q) to ``t = (y - mu) / sigma_eps``: (S, n, Q)."""
-        return (y - self.mu[:, :, None]) / self.sigma_eps[:, None, None]
-
-    def cdf(self, y: Array) -> Array:
-        """Draw-averaged CDF at y (n, Q): (n, Q)."""
-        return np.mean(special.ndtr(self.standardise(y)), axis=0)
-
-    def log_pdf_draws(self, y: Array) -> Array:
-        """Log density of every draw at y (n, Q): (S, n, Q)."""
+    def log_pdf_draws(self, y: Array, row: Integers) -> Array:
+        """Log density of every draw: (S, k)."""
+        t = self.standardise(y, row)
         constant = 0.5 * np.log(2.0 * np.pi) + np.log(self.sigma_eps)
-        return -0.5 * self.standardise(y) ** 2 - constant[:, None, None]
+        gaussian = -0.5 * t**2 - constant[:, None]
+        return gaussian if self.ratio is None else gaussian + self.ratio.log_ratio(t, row)
 
     def moments(self) -> tuple[Array, Array]:
         """Mean and variance of every draw: (S, n) each."""
-        return self.mu, np.broadcast_to(self.sigma_eps[:, None] ** 2, self.mu.shape)
+        sigma = self.sigma_eps[:, None]
+        if self.ratio is None:
+            return self.mu, np.broadcast_to(sigma**2, self.mu.shape)
+        return self.mu + sigma * self.ratio.mean, sigma**2 * self.ratio.variance
+
+    def quantile_range(self, levels: Array, row: Integers) -> tuple[Array, Array]:
+        """Values (k,) between which the mixture's quantiles at `levels` lie."""
+        if self.ratio is None:
+            low = high = special.ndtri(levels)
+        else:
+            low, high = np.full_like(levels, -FAR), np.full_like(levels, FAR)
+        mu, sigma = self.mu[:, row], self.sigma_eps[:, None]
+        ends = np.min(mu + sigma * low, axis=0), np.max(mu + sigma * high, axis=0)
+        return ends[0] - 1e-9, ends[1] + 1e-9
 
     def sample(self, draw: Integers, rng: np.random.RandomState) -> Array:
         """One y for each row and each draw index in `draw` (n, size)."""
-        rows = np.arange(self.mu.shape[1])[:, None]
-        return self.mu[draw, rows] + self.sigma_eps[draw] * rng.standard_normal(draw.shape)
+        row = np.broadcast_to(np.arange(self.mu.shape[1])[:, None], draw.shape)
+        if self.ratio is None:
+            t = rng.standard_normal(draw.shape)
+        else:
+            t = self.ratio.ppf(rng.uniform(size=draw.shape), draw, row)
+        return self.mu[draw, row] + self.sigma_eps[draw] * t
+
+
+def by_row(function: Callable[[Array, Integers], Array], values: Array) -> Array:
+    """Apply a function of (values, rows) to an array (n, Q), and shape the answer like it."""
+    n, Q = values.shape
+    answer = function(values.ravel(), np.repeat(np.arange(n), Q))
+    return answer.reshape(*answer.shape[:-1], n, Q)
 
 
 DrawsAt = Callable[[slice], ConditionalDraws]
@@ -105,13 +129,14 @@ class PredictiveDistribution:
 
     def cdf(self, y: ArrayLike) -> Array:
         """Predictive CDF."""
-        return self._at(y, lambda draws, v: draws.cdf(v))
+        return self._at(y, lambda draws, v: by_row(draws.cdf, v))
 
     def logpdf(self, y: ArrayLike) -> Array:
         """Log predictive density."""
 
         def average(draws: ConditionalDraws, v: Array) -> Array:
-            return special.logsumexp(draws.log_pdf_draws(v), axis=0) - np.log(self._n_draws)
+            log_pdf = by_row(draws.log_pdf_draws, v)
+            return special.logsumexp(log_pdf, axis=0) - np.log(self._n_draws)
 
         return self._at(y, average) - np.log(self._scaling.y_scale)
 
@@ -198,30 +223,30 @@ def _invert(draws: ConditionalDraws, levels: Array) -> Array:
 
     A quantile of a mixture lies between the least and the greatest of its components' quantiles.
     """
-    low, high = draws.quantile_range(levels)
-    rows = np.broadcast_to(np.arange(len(levels))[:, None], levels.shape)
 
-    def excess(y: Array, q: Array, row: Integers) -> Array:
-        return draws.take(row.ravel()).cdf(y.reshape(-1, 1)).reshape(y.shape) - q
+    def quantiles(q: Array, row: Integers) -> Array:
+        def excess(y: Array, q: Array, row: Integers) -> Array:
+            return draws.cdf(y, row) - q
 
-    tolerances = {"xatol": 1e-12, "xrtol": 1e-14, "fatol": 1e-10, "frtol": 0.0}
-    return elementwise.find_root(excess, (low, high), args=(levels, rows), tolerances=tolerances).x
+        bracket = draws.quantile_range(q, row)
+        return elementwise.find_root(excess, bracket, args=(q, row), tolerances=TOLERANCES).x
+
+    return by_row(quantiles, levels)
 
 
+TOLERANCES = {"xatol": 1e-12, "xrtol": 1e-14, "fatol": 1e-10, "frtol": 0.0}
 MODE_GRID = 201
 
 
 def _mode(draws: ConditionalDraws) -> Array:
     """Highest point of the averaged density: the best of a grid, then refined."""
-    n = draws.mu.shape[1]
-    ends = _invert(draws, np.tile([0.001, 0.999], (n, 1)))
+    rows = np.arange(draws.mu.shape[1])
+    ends = _invert(draws, np.tile([0.001, 0.999], (len(rows), 1)))
     grid = ends[:, :1] + (ends[:, 1:] - ends[:, :1]) * np.linspace(0.0, 1.0, MODE_GRID)
 
     def minus_pdf(y: Array, row: Integers) -> Array:
-        log_pdf = draws.take(row.ravel()).log_pdf_draws(y.reshape(-1, 1))
-        return -np.mean(np.exp(log_pdf), axis=0).reshape(y.shape)
+        return -np.mean(np.exp(draws.log_pdf_draws(y, row)), axis=0)
 
-    rows = np.arange(n)
     values = np.stack([minus_pdf(column, rows) for column in grid.T], axis=1)
     best = np.clip(np.argmin(values, axis=1), 1, MODE_GRID - 2)
     bracket = tuple(grid[rows, best + i] for i in (-1, 0, 1))
@@ -235,14 +260,13 @@ CRPS_NODES = np.polynomial.legendre.leggauss(64)
 def _crps(draws: ConditionalDraws, y: Array) -> Array:
     """Integral of ``(F(z) - 1[y <= z])^2`` over z, split at y where the integrand jumps."""
     nodes, weights = CRPS_NODES
-    low, high = (
-        draws.quantile_range(np.full_like(y, 1e-9))[0],
-        draws.quantile_range(np.full_like(y, 1 - 1e-9))[1],
-    )
+    row = np.arange(len(y))
+    low = draws.quantile_range(np.full(len(y), 1e-9), row)[0][:, None]
+    high = draws.quantile_range(np.full(len(y), 1 - 1e-9), row)[1][:, None]
     total = np.zeros_like(y)
     for start, end, offset in ((np.minimum(low, y), y, 0.0), (y, np.maximum(high, y), 1.0)):
         half = 0.5 * (end - start)
         z = (start + half)[..., None] + half[..., None] * nodes
-        F = draws.cdf(z.reshape(len(y), -1)).reshape(z.shape)
+        F = by_row(draws.cdf, z.reshape(len(y), -1)).reshape(z.shape)
         total += half * ((F - offset) ** 2 @ weights)
     return total

@@ -35,8 +35,9 @@ class BNERegressor(RegressorMixin, BaseEstimator):
     residual : {"matern12", "matern32", "matern52", "rbf"}, function or None, default="matern32"
         Kernel of the residual process, or a positive-definite function of the scaled Euclidean
         distance with k(0) = 1. None leaves the process out: the original ensemble.
-    calibration : None
-        Reserved for the calibration function G.
+    calibration : {"logistic"} or None, default="logistic"
+        Construction of the calibration function G, or None for Gaussian noise: the paper's Bayesian
+        additive ensemble, which is much quicker to fit.
     length_scales : {"shared", "per_input"}, default="shared"
         One length-scale, or one for each input.
     orthogonalize : bool, default=False
@@ -85,14 +86,14 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         *,
         inputs: Sequence[str | int] | None = None,
         residual: str | KernelFunction | None = "matern32",
-        calibration: str | None = None,
+        calibration: str | None = "logistic",
         length_scales: str = "shared",
         orthogonalize: bool = False,
         feature_points: int = 128,
         cv: Any = None,
         chains: int = 4,
-        warmup: int = 500,
-        draws: int = 1000,
+        warmup: int = 300,
+        draws: int = 750,
         target_acceptance: float = 0.9,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -148,6 +149,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
             Passed to the splitter `cv`.
         """
         from bne import _posterior  # jax is imported here, not with the package
+        from bne._sampling import SamplerSettings
 
         self._check_settings()
         X, y = self._check_X(X, y, reset=True)
@@ -173,19 +175,20 @@ class BNERegressor(RegressorMixin, BaseEstimator):
             rows,
             self.scaling_.outcome(y),
             kernel=None if self.residual is None else resolve_kernel(self.residual),
+            calibration=self.calibration,
             orthogonalize=self.orthogonalize,
             per_input=self.length_scales == "per_input",
             feature_points=self.feature_points,
-            settings=_posterior.SamplerSettings(
+            settings=SamplerSettings(
                 self.chains, self.warmup, self.draws, self.target_acceptance, self.n_jobs
             ),
             seed=seed,
             verbose=bool(self.verbose),
         )
-        self.weights_ = np.mean(self._stage("full").omega, axis=0)
-        for name, draws in self.posterior_.stages.items():
-            table = summarise(draws.quantities(self.expert_names_))
-            warn_if_unhealthy(name, table, draws.statistics)
+        self.weights_ = np.mean(self._stage("full").draws.omega, axis=0)
+        for name, stage in self.posterior_.stages.items():
+            table = summarise(stage.draws.quantities(self.expert_names_))
+            warn_if_unhealthy(name, table, stage.draws.statistics)
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -224,17 +227,17 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         from bne._predictive import PredictiveDistribution
 
         rows = Rows(*self._rows(X))
-        draws = self._stage(stage)
-        residual = self.posterior_.residual_of(self._resolve(stage))
+        posterior = self._stage(stage).thinned()
 
         def draws_at(part: slice) -> Any:
-            return draws.conditional(residual, Rows(rows.x[part], rows.f[part]))
+            return posterior.conditional(Rows(rows.x[part], rows.f[part]))
 
-        return PredictiveDistribution(draws_at, len(rows.f), len(draws.omega), self.scaling_)
+        n_draws = len(posterior.draws.omega)
+        return PredictiveDistribution(draws_at, len(rows.f), n_draws, self.scaling_)
 
     def diagnostics(self, stage: str = "full") -> pd.DataFrame:
         """ESS and R-hat of weights and hyperparameters; the sampler's totals are in ``.attrs``."""
-        draws = self._stage(stage)
+        draws = self._stage(stage).draws
         table = summarise(draws.quantities(self.expert_names_))
         table.attrs = {
             "divergences": int(np.sum(draws.statistics["diverging"])),
@@ -246,24 +249,18 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         """Posterior, sampler statistics and pointwise log likelihood as an ArviZ ``DataTree``."""
         from bne._export import to_datatree
 
+        posterior = self.posterior_
         return to_datatree(
-            self._stage(stage),
-            self.posterior_,
-            self.posterior_.residual_of(self._resolve(stage)),
-            self.scaling_,
-            self.expert_names_,
+            self._stage(stage), posterior.rows, posterior.y, self.scaling_, self.expert_names_
         )
 
-    def _resolve(self, stage: str) -> str:
+    def _stage(self, stage: str) -> Any:
         """The stage that stands for `stage` in this model: without delta, Eq. (2) is Eq. (1)."""
         check_is_fitted(self)
         if stage not in STAGES:
             raise ValueError(f"`stage` must be one of {list(STAGES)}; got {stage!r}.")
         available = [s for s in STAGES[: STAGES.index(stage) + 1] if s in self.posterior_.stages]
-        return available[-1]
-
-    def _stage(self, stage: str) -> Any:
-        return self.posterior_.stages[self._resolve(stage)]
+        return self.posterior_.stages[available[-1]]
 
     def _rows(self, X: Any) -> tuple[Array, Array]:
         """Inputs and experts' predictions at the rows of X, in the model's units."""
@@ -303,8 +300,8 @@ class BNERegressor(RegressorMixin, BaseEstimator):
             value = getattr(self, name)
             if not isinstance(value, int | np.integer) or value < least:
                 raise ValueError(f"`{name}` must be an integer >= {least}; got {value!r}.")
-        if self.calibration is not None:
-            raise ValueError(f"`calibration` must be None; got {self.calibration!r}.")
+        if self.calibration not in (None, "logistic"):
+            raise ValueError(f"`calibration` must be 'logistic' or None; got {self.calibration!r}.")
         if self.length_scales not in ("shared", "per_input"):
             raise ValueError(
                 f"`length_scales` must be 'shared' or 'per_input'; got {self.length_scales!r}."

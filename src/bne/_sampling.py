@@ -19,6 +19,7 @@ from blackjax.adaptation.window_adaptation import build_schedule
 from blackjax.mcmc.hmc import HMCState
 from joblib import Parallel, delayed
 from scipy import optimize
+from scipy.sparse.linalg import LinearOperator, eigsh
 
 from bne._typing import Array
 
@@ -33,6 +34,16 @@ class Draws(NamedTuple):
 
     position: Array
     statistics: dict[str, Array]
+
+
+class SamplerSettings(NamedTuple):
+    """How long, how carefully and how many at a time to sample."""
+
+    chains: int
+    warmup: int
+    draws: int
+    target_acceptance: float
+    n_jobs: int | None
 
 
 class Adaptation(NamedTuple):
@@ -173,6 +184,58 @@ def laplace(log_density: LogDensity, data: Any, start: Array, bounds: Array) -> 
         H = np.stack([(loss(mode + e)[1] - loss(mode - e)[1]) / 2e-3 for e in steps])
     curvature, axes = np.linalg.eigh(0.5 * (H + H.T))
     return Laplace(mode, axes / np.sqrt(np.maximum(curvature, MAX_SCALE**-2)))
+
+
+class LowRank(NamedTuple):
+    """A linear map that takes the stiffest directions of a density to unit scale.
+
+    ``q = scale * (z + U ((lambda^(-1/2) - 1) * U^T z))``, (lambda, U) the leading eigenpairs of the
+    scaled negative Hessian: (r,) and (dim, r). Its Jacobian is a constant.
+    """
+
+    scale: Any
+    shrink: Any
+    U: Any
+
+    def __call__(self, z: Any) -> Any:
+        """Map coordinates (..., dim) to the density's own."""
+        return (z + ((z @ self.U) * self.shrink) @ self.U.T) * self.scale.reshape(
+            (1,) * (z.ndim - 1) + (-1,)
+        )
+
+    def inverse(self, q: Array) -> Array:
+        """Map back."""
+        z = q / self.scale
+        return z + ((z @ self.U) * (1.0 / (1.0 + self.shrink) - 1.0)) @ self.U.T
+
+
+def no_directions(scale: Array, rank: int) -> LowRank:
+    """The map that only scales, in the shape of one with `rank` directions."""
+    return LowRank(scale, np.zeros(rank), np.zeros((len(scale), rank)))
+
+
+def stiff_directions(
+    log_density: LogDensity, data: Any, points: Array, scale: Array, rank: int
+) -> LowRank:
+    """Find the stiffest directions of the average Hessian at some points, by Lanczos iteration."""
+    with jax.enable_x64(True):
+        data = jax.tree.map(jnp.asarray, data)
+
+        def curvature(direction: Array) -> Array:
+            along = scale * direction.ravel()
+            products = [_hessian_product(log_density, p, along, data) for p in jnp.asarray(points)]
+            return -scale * np.mean(products, axis=0)
+
+        size = len(scale)
+        operator = LinearOperator((size, size), matvec=curvature, dtype=np.float64)
+        start = np.random.default_rng(0).normal(size=size)
+        values, U = eigsh(operator, k=rank, which="LA", tol=1e-2, v0=start)
+    return LowRank(scale, np.maximum(values, 1.0) ** -0.5 - 1.0, U)
+
+
+@partial(jax.jit, static_argnums=0)
+def _hessian_product(log_density: LogDensity, position: Any, direction: Any, data: Any) -> Any:
+    return jax.jvp(jax.grad(lambda q: log_density(q, data)), (position,), (direction,))[1]
 
 
 @partial(jax.jit, static_argnums=0)

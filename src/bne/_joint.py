@@ -1,0 +1,274 @@
+"""The joint posterior of the full stage: build its data, sample, and unpack the draws."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.spatial import cKDTree
+
+from bne._calibration import Basis, make_basis
+from bne._kernels import (
+    N_NODES,
+    FeatureMap,
+    choose_points,
+    interpolation,
+    make_feature_map,
+    missing_variance,
+    principal_rotations,
+    process_draws,
+    resolve_kernel,
+    spacing_and_range,
+)
+from bne._model import (
+    FullData,
+    FullHyperparameters,
+    FullPriors,
+    dimension,
+    log_density,
+    preconditioned_log_density,
+    residual_information,
+    transform,
+)
+from bne._priors import InverseGamma, Priors, fit_inverse_gamma, length_scale_grid
+from bne._ratio import Ratio, make_ratio
+from bne._sampling import Draws, SamplerSettings, no_directions, sample, stiff_directions
+from bne._typing import Array
+
+CALIBRATION_POINTS = 32
+"""Feature points of h in x: G varies slowly with x, and each point carries 16 coefficients."""
+
+ROW_BUCKETS = np.unique(np.round(64 * 2 ** (np.arange(40) / 2))).astype(int)
+"""Rows are padded to the next of these: data sets of nearby sizes share one compiled program."""
+
+
+class CalibrationFeatures(NamedTuple):
+    """Features of h in x; without inputs h is the same everywhere.
+
+    Attributes
+    ----------
+    feature_map : FeatureMap or None
+    ell_x : InverseGamma
+    basis : Basis
+    """
+
+    feature_map: FeatureMap | None
+    ell_x: InverseGamma
+    basis: Basis
+
+    @property
+    def n_points(self) -> int:
+        """Number of features in x."""
+        return 1 if self.feature_map is None else len(self.feature_map.points)
+
+    @property
+    def grid_x(self) -> Array:
+        """Log length-scales in x."""
+        if self.feature_map is None:
+            return length_scale_grid(self.ell_x, N_NODES)
+        return self.feature_map.log_ell
+
+    def tabulate(self, x: Array) -> Array:
+        """Features (J, N, m_G)."""
+        if self.feature_map is None:
+            return np.ones((N_NODES, len(x), 1))
+        return self.feature_map.tabulate(x)
+
+
+def make_calibration(
+    x: Array, relevance: Array, seed: int, has_residual: bool
+) -> CalibrationFeatures:
+    """Choose the feature points of h, and the prior of its length-scale in x from their spacing."""
+    basis = make_basis(has_residual)
+    if x.shape[1] == 0:
+        return CalibrationFeatures(None, InverseGamma(2.0, 1.0), basis)
+    kernel = resolve_kernel("matern32")
+    points = choose_points(kernel, x * relevance, CALIBRATION_POINTS, seed) / relevance
+    ell_x = fit_inverse_gamma(*spacing_and_range(points * relevance))
+    grid = length_scale_grid(ell_x, N_NODES)
+    feature_map = make_feature_map(kernel, points, grid, relevance)
+    rotations = principal_rotations(feature_map.tabulate(x), N_NODES // 2)
+    return CalibrationFeatures(feature_map._replace(rotations=rotations), ell_x, basis)
+
+
+class CalibrationDraws(NamedTuple):
+    """Posterior draws of h.
+
+    Attributes
+    ----------
+    sigma_G, log_ell_x, log_ell_t : (S,)
+    W : (S, m_G, P)
+    xi : (S, P)
+        Complete the coefficients off the feature points, one number a draw and coefficient.
+    """
+
+    sigma_G: Array
+    log_ell_x: Array
+    log_ell_t: Array
+    W: Array
+    xi: Array
+
+    def ratio(self, features: CalibrationFeatures, x: Array) -> Ratio:
+        """The ratio dG/du of every draw at N rows."""
+        first, weights = interpolation(self.log_ell_t, features.basis.log_ell)
+        neighbours = features.basis.roots[first[:, None] + np.arange(4)]
+        roots = np.einsum("sj,sjmp->smp", weights, neighbours)
+        return make_ratio(self.coefficients(features, x), roots, self.sigma_G)
+
+    def coefficients(self, features: CalibrationFeatures, x: Array) -> Array:
+        """``sigma_G`` times the coefficients of b(t) at N rows, completed: (S, N, P)."""
+        table, grid = features.tabulate(x), features.grid_x
+        explained = process_draws(table, grid, self.log_ell_x, self.W)
+        missing = np.sqrt(missing_variance(table, grid, self.log_ell_x))
+        whole = explained + missing[:, :, None] * self.xi[:, None, :]
+        return self.sigma_G[:, None, None] * whole
+
+
+def row_weights(x: Array, resid: Array) -> Array:
+    """Rough relative precision of the rows: a neighbourhood's mean squared residual, inverted.
+
+    Only the sampler's coordinates depend on it. Its geometric mean is 1, as eta's definition asks.
+    """
+    k = int(np.ceil(np.sqrt(len(resid))))
+    if x.shape[1] == 0 or k < 3:
+        return np.ones(len(resid))
+    neighbours = cKDTree(x).query(x, k=k)[1]
+    log_variance = np.log(np.mean(resid[neighbours] ** 2, axis=1) + 1e-3 * np.mean(resid**2))
+    return np.exp(np.mean(log_variance) - log_variance)
+
+
+def build_data(
+    F: Array,
+    y: Array,
+    table: Array,
+    grid: Array,
+    table_G: Array,
+    features: CalibrationFeatures,
+    priors: Priors,
+    mode: Array,
+    weights: Array,
+) -> FullData:
+    """Pad and assemble the data of the log density.
+
+    Parameters
+    ----------
+    table : (J, n, m) principal features of delta, m = 0 without it; table_G : (J, n, m_G) of h.
+    mode : (4,)
+        Stage 2's hyperparameters at their mode.
+    weights : (n,) of `row_weights`.
+    """
+    ridge = float(np.exp(2.0 * (mode[2] - mode[0])))
+    gram, cross = residual_information(table, F, y, weights, ridge)
+    n = int(ROW_BUCKETS[np.searchsorted(ROW_BUCKETS, len(y))])
+    m = 32 * -(-table.shape[2] // 32)
+    pad = partial(_pad, n=n)
+    return FullData(
+        y=pad(y, 0),
+        mask=pad(np.ones(len(y)), 0),
+        F=pad(F, 0),
+        weights=pad(weights, 0),
+        A=_pad(pad(table, 1), 2, m),
+        gram=_pad(gram, 1, m),
+        cross=_pad(cross, 1, m),
+        grid=grid,
+        A_G=_pad(pad(table_G, 1), 2, CALIBRATION_POINTS if features.feature_map else 1),
+        grid_x=features.grid_x,
+        roots=features.basis.roots,
+        grid_t=features.basis.log_ell,
+        priors=FullPriors(priors, features.ell_x, features.basis.prior),
+    )
+
+
+def _pad(a: Array, axis: int, n: int) -> Array:
+    widths = [(0, n - a.shape[axis]) if i == axis else (0, 0) for i in range(a.ndim)]
+    return np.pad(a, widths)
+
+
+def starts(data: FullData, mode: Array, chains: int, rng: np.random.Generator) -> Array:
+    """Start at stage 2's mode with a small G, jittered."""
+    h = FullHyperparameters(
+        log_sigma_omega=mode[0],
+        log_sigma_delta=mode[1],
+        log_sigma_G=np.log(0.3),
+        eta=mode[2],
+        log_ell=mode[3],
+        log_ell_x=np.log(data.priors.ell_x.quantile(0.5)),
+        log_ell_t=np.log(data.priors.ell_t.quantile(0.5)),
+    )
+    out = rng.normal(size=(chains, dimension(data)))
+    out[:, : len(h)] = np.array(h) + 0.1 * out[:, : len(h)]
+    return out
+
+
+PILOT_WARMUP, PILOT_DRAWS = 100, 40
+"""A short run of two chains, whose only use is to find the stiff directions and good starts."""
+
+PILOT_POINTS = 8
+"""Pilot draws at which the Hessian is averaged."""
+
+STIFF_DIRECTIONS = 32
+
+
+def sample_joint(
+    data: FullData,
+    mode: Array,
+    n_rows: int,
+    settings: SamplerSettings,
+    seed: np.random.SeedSequence,
+    progress: Callable[[int], object],
+) -> Draws:
+    """Pilot run, then the chains in coordinates where the stiffest directions have unit scale."""
+    pilot_seed, sampler_seed, start_seed = (int(s) for s in seed.generate_state(3))
+    rng = np.random.default_rng(start_seed)
+    scale = np.ones(dimension(data))
+    typical = FullHyperparameters(0.5, 0.4, 0.3, 1.0 / np.sqrt(2.0 * n_rows), 0.4, 0.3, 0.3)
+    scale[: len(typical)] = typical
+    run = partial(sample, preconditioned_log_density, n_jobs=settings.n_jobs)
+    coordinates = no_directions(scale, STIFF_DIRECTIONS)
+    pilot = run(
+        (data, coordinates),
+        coordinates.inverse(starts(data, mode, 2, rng)),
+        seed=pilot_seed,
+        warmup=PILOT_WARMUP,
+        draws=PILOT_DRAWS,
+    ).position
+    visited = coordinates(pilot).reshape(-1, len(scale))
+    points = visited[rng.choice(len(visited), PILOT_POINTS, replace=False)]
+    coordinates = stiff_directions(log_density, data, points, scale, STIFF_DIRECTIONS)
+    begin = visited[
+        rng.choice(len(visited), settings.chains, replace=settings.chains > len(visited))
+    ]
+    draws = run(
+        (data, coordinates),
+        coordinates.inverse(begin),
+        seed=sampler_seed,
+        warmup=settings.warmup,
+        draws=settings.draws,
+        target_acceptance=settings.target_acceptance,
+        progress=progress,
+    )
+    return Draws(coordinates(draws.position), draws.statistics)
+
+
+class JointDraws(NamedTuple):
+    """The model's quantities at S positions, as numpy arrays; fields as in `FullState`."""
+
+    h: FullHyperparameters
+    omega: Array
+    v: Array
+    W: Array
+    log_sigma_eps: Array
+
+
+def unpack_draws(position: Array, data: FullData) -> JointDraws:
+    """Map positions (chain, draw, dim) to the model's quantities, chains joined."""
+
+    def quantities(p: Any) -> JointDraws:
+        state = transform(p, data)
+        return JointDraws(state.h, state.omega, state.v, state.W, state.log_sigma_eps)
+
+    with jax.enable_x64(True):
+        flat = jnp.asarray(position.reshape(-1, position.shape[-1]))
+        return jax.tree.map(np.asarray, jax.lax.map(quantities, flat, batch_size=64))

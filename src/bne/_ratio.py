@@ -1,0 +1,146 @@
+"""Draws of the ratio r(t | x) = dG/du: log density, CDF and moments in the coordinate t.
+
+h is kept as a cosine series, exact at any t. The CDF is the integral of a cubic interpolant of the
+density on the quadrature nodes, with slopes limited so that the interpolant is never negative: in
+every draw and at every x a CDF, whatever the coefficients.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+from scipy.optimize import elementwise
+
+from bne._calibration import FREQUENCIES, HALF_WIDTH, N_COSINES, NODE_SPACING, NORMS, quadrature
+from bne._typing import Array, Integers
+
+N_SERIES = 2 * N_COSINES - 1
+FAR = 12.0
+"""|t| beyond which no draw has mass that a level of 1e-12 could see."""
+
+
+class Ratio(NamedTuple):
+    """S draws at n rows.
+
+    Attributes
+    ----------
+    series : (S, n, 2M - 1)
+        Cosine coefficients of h, centring included.
+    log_Z : (S, n)
+    mean, variance : (S, n)
+        Moments of t.
+    density, slope, mass : (S, n, Q)
+        On the nodes: r phi, its limited derivative, and the CDF.
+    ends : (S, n, 2)
+        r at -L and L, and beyond them.
+    """
+
+    series: Array
+    log_Z: Array
+    mean: Array
+    variance: Array
+    density: Array
+    slope: Array
+    mass: Array
+    ends: Array
+
+    def log_ratio(self, t: Array, row: Integers) -> Array:
+        """Log r at t (S, k), the k-th column at row[k]: Clenshaw's sum of the series."""
+        inside = np.clip(t, -HALF_WIDTH, HALF_WIDTH)
+        twice = 2.0 * np.cos((inside + HALF_WIDTH) * FREQUENCIES[1])
+        series = self.series[:, row]
+        last, previous = np.zeros_like(t), np.zeros_like(t)
+        for k in range(N_SERIES - 1, 0, -1):
+            last, previous = series[:, :, k] + twice * last - previous, last
+        return series[:, :, 0] + 0.5 * twice * last - previous - self.log_Z[:, row]
+
+    def cdf(self, t: Array, row: Integers) -> Array:
+        """CDF of t (S, k), the k-th column at row[k]."""
+        position = np.clip((t + HALF_WIDTH) / NODE_SPACING, 0.0, self.mass.shape[2] - 1.000001)
+        node = position.astype(np.intp)
+        at = np.arange(len(t))[:, None], row[None, :], node
+        after = at[0], at[1], node + 1
+        s = position - node
+        inner = self.mass[at] + _hermite_integral(
+            s, self.density[at], self.density[after], self.slope[at], self.slope[after]
+        )
+        lower = special.ndtr(t) * self.ends[:, row, 0]
+        upper = 1.0 - special.ndtr(-t) * self.ends[:, row, 1]
+        return np.where(t < -HALF_WIDTH, lower, np.where(t > HALF_WIDTH, upper, inner))
+
+    def ppf(self, u: Array, draw: Integers, row: Integers) -> Array:
+        """Quantiles of t at levels u, one draw and one row each; all of one shape."""
+
+        def excess(t: Array, u: Array, draw: Integers, row: Integers) -> Array:
+            one = Ratio(*(field[draw, row][None] for field in self))
+            return one.cdf(t.reshape(1, -1), np.arange(t.size)).reshape(t.shape) - u
+
+        ends = np.full(u.shape, -FAR), np.full(u.shape, FAR)
+        return elementwise.find_root(excess, ends, args=(u, draw, row)).x
+
+
+def _hermite_integral(s: Array, p0: Array, p1: Array, m0: Array, m1: Array) -> Array:
+    """Integral from the left node to the share s of a cell of the cubic with these ends."""
+    cubic = s**3 * (1.0 - 0.5 * s)
+    return NODE_SPACING * (
+        p0 * (s - cubic)
+        + p1 * cubic
+        + NODE_SPACING * (m0 * s**2 * (0.5 + s * (0.25 * s - 2.0 / 3.0)))
+        + NODE_SPACING * (m1 * s**3 * (0.25 * s - 1.0 / 3.0))
+    )
+
+
+def make_ratio(coefficients: Array, roots: Array, sigma_G: Array) -> Ratio:
+    """Tabulate the ratio.
+
+    Parameters
+    ----------
+    coefficients : (S, n, P)
+        Of b(t), sigma_G included.
+    roots : (S, M, P)
+        ``T(ell_t)``: b(t) = T^T psi(t).
+    sigma_G : (S,)
+    """
+    series = _cosine_series(coefficients, roots, sigma_G)
+    t, weights = quadrature()
+    angle = (t + HALF_WIDTH)[None, :] * np.arange(N_SERIES)[:, None] * FREQUENCIES[1]
+    h = series @ np.cos(angle)
+    h_slope = series @ (-np.sin(angle) * np.arange(N_SERIES)[:, None] * FREQUENCIES[1])
+    top = np.max(h, axis=2, keepdims=True)
+    r = np.exp(h - top)
+    Z = r @ weights
+    r /= Z[:, :, None]
+    mean = r @ (weights * t)
+    density = r * (np.exp(-0.5 * t**2) / np.sqrt(2.0 * np.pi))
+    bound = 3.0 * density / NODE_SPACING
+    slope = np.clip(density * (h_slope - t), -bound, bound)
+    cells = 0.5 * NODE_SPACING * (density[:, :, 1:] + density[:, :, :-1])
+    cells += NODE_SPACING**2 / 12.0 * (slope[:, :, :-1] - slope[:, :, 1:])
+    tail = special.ndtr(-HALF_WIDTH) * r[:, :, :1]
+    mass = np.concatenate([tail, tail + np.cumsum(cells, axis=2)], axis=2)
+    total = mass[:, :, -1:] + special.ndtr(-HALF_WIDTH) * r[:, :, -1:]
+    return Ratio(
+        series=series,
+        log_Z=np.log(Z) + top[:, :, 0],
+        mean=mean,
+        variance=r @ (weights * t**2) - mean**2,
+        density=density / total,
+        slope=slope / total,
+        mass=mass / total,
+        ends=r[:, :, [0, -1]] / total,
+    )
+
+
+def _cosine_series(coefficients: Array, roots: Array, sigma_G: Array) -> Array:
+    """Cosine coefficients of h; ``|b|^2`` by 2 cos(i a) cos(j a) = cos((i+j) a) + cos((i-j) a)."""
+    S, n, _ = coefficients.shape
+    roots = roots * NORMS[:, None]
+    series = np.zeros((S, n, N_SERIES))
+    series[:, :, :N_COSINES] = coefficients @ roots.transpose(0, 2, 1)
+    squares = -0.25 * sigma_G[:, None, None] ** 2 * (roots @ roots.transpose(0, 2, 1))
+    centring = np.zeros((S, N_SERIES))
+    for i in range(N_COSINES):
+        for j in range(N_COSINES):
+            centring[:, i + j] += squares[:, i, j]
+            centring[:, abs(i - j)] += squares[:, i, j]
+    return series + centring[:, None, :]
