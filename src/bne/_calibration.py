@@ -55,17 +55,19 @@ def cosine_slopes(t: Array) -> Array:
 
 
 def quadrature() -> tuple[Array, Array]:
-    """Nodes and weights for integrals against N(0, 1) of functions that are constant beyond L.
+    """Nodes (Q,), and weights (3, Q) for integrals of ``t^k r(t)`` against N(0, 1), k = 0, 1, 2.
 
-    The trapezoid rule inside, and on the two end nodes the exact tails and the first term of Euler
-    and Maclaurin (the cosines are flat there, so the integrand's slope is that of N(0, 1)).
+    The trapezoid rule inside; on the two end nodes also the first term of Euler and Maclaurin (r is
+    flat there) and the exact integral over the tail, where r is constant.
     """
     t = np.linspace(-HALF_WIDTH, HALF_WIDTH, round(2 * HALF_WIDTH / NODE_SPACING) + 1)
+    k, L = np.arange(3), HALF_WIDTH
     phi = np.exp(-0.5 * t**2) / np.sqrt(2.0 * np.pi)
-    weights = NODE_SPACING * phi
-    ends = [0, -1]
-    weights[ends] *= 0.5 + HALF_WIDTH * NODE_SPACING / 12.0
-    weights[ends] += special.ndtr(-HALF_WIDTH)
+    weights = NODE_SPACING * phi * t ** k[:, None]
+    slope = phi[-1] * (k * L ** np.maximum(k - 1, 0) - L ** (k + 1))
+    tail = np.array([special.ndtr(-L), phi[-1], L * phi[-1] + special.ndtr(-L)])
+    right = 0.5 * weights[:, -1] - NODE_SPACING**2 / 12.0 * slope + tail
+    weights[:, -1], weights[:, 0] = right, (-1.0) ** k * right
     return t, weights
 
 
@@ -95,7 +97,7 @@ def root_table(log_ell: Array, orders: tuple[int, ...]) -> Array:
         L = linalg.cholesky(N.T @ (N / spectral_density(ell)[:, None]), lower=True)
         roots.append(linalg.solve_triangular(L, N.T, lower=True).T)
     t, weights = quadrature()
-    values = np.sqrt(weights)[:, None] * cosines(t) @ np.stack(roots)
+    values = np.sqrt(weights[0])[:, None] * cosines(t) @ np.stack(roots)
     return np.stack(roots) @ principal_rotations(values, len(log_ell) // 2)
 
 

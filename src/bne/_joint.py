@@ -29,7 +29,6 @@ from bne._model import (
     dimension,
     log_density,
     preconditioned_log_density,
-    residual_information,
     transform,
 )
 from bne._priors import InverseGamma, Priors, fit_inverse_gamma, length_scale_grid
@@ -143,24 +142,15 @@ def build_data(
     F: Array,
     y: Array,
     table: Array,
+    gram: Array,
     grid: Array,
     table_G: Array,
     features: CalibrationFeatures,
     priors: Priors,
-    mode: Array,
     weights: Array,
+    share: Array,
 ) -> FullData:
-    """Pad and assemble the data of the log density.
-
-    Parameters
-    ----------
-    table : (J, n, m) principal features of delta, m = 0 without it; table_G : (J, n, m_G) of h.
-    mode : (4,)
-        Stage 2's hyperparameters at their mode.
-    weights : (n,) of `row_weights`.
-    """
-    ridge = float(np.exp(2.0 * (mode[2] - mode[0])))
-    gram, cross = residual_information(table, F, y, weights, ridge)
+    """Pad and assemble the data of the log density; the fields are those of `FullData`."""
     n = int(ROW_BUCKETS[np.searchsorted(ROW_BUCKETS, len(y))])
     m = 32 * -(-table.shape[2] // 32)
     pad = partial(_pad, n=n)
@@ -171,7 +161,7 @@ def build_data(
         weights=pad(weights, 0),
         A=_pad(pad(table, 1), 2, m),
         gram=_pad(gram, 1, m),
-        cross=_pad(cross, 1, m),
+        share=pad(share, 1),
         grid=grid,
         A_G=_pad(pad(table_G, 1), 2, CALIBRATION_POINTS if features.feature_map else 1),
         grid_x=features.grid_x,

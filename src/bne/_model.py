@@ -9,8 +9,9 @@ joint posterior, and cost no factorisation larger than K x K in a gradient:
   be diagonal, which principal features make it nearly;
 * ``omega`` by its exact conditional of stage 2 given delta.
 
-Rows weigh in the maps by a rough estimate of their own noise. W needs no map: in principal features
-its posterior is nearly diagonal, and the sampler's metric adapts to it.
+Both take G's own mean off y first: what is known well is E[y | x], not mu. Rows weigh in the maps
+by a rough estimate of their own noise. W needs no map: in principal features its posterior is
+nearly diagonal, and the sampler's metric adapts to it.
 """
 
 from typing import Any, NamedTuple
@@ -58,8 +59,8 @@ class FullData(NamedTuple):
     weights : (n,)
         Relative precision of the rows in the maps, 0 where padded.
     A : (J, n, m)
-        Principal features of delta; ``gram`` and ``cross`` (J, m) are the diagonal of ``A^T V A``
-        and ``A^T V y`` of `residual_information`.
+        Principal features of delta; ``gram`` (J, m) their squares `without_experts`, ``share``
+        (K, n) of `expert_share`.
     grid : (J,) log length-scales of delta.
     A_G : (J, n, m_G) features of h in x; ``grid_x`` (J,).
     roots : (J, M, P) of h in t; ``grid_t`` (J,).
@@ -72,7 +73,7 @@ class FullData(NamedTuple):
     weights: Any
     A: Any
     gram: Any
-    cross: Any
+    share: Any
     grid: Any
     A_G: Any
     grid_x: Any
@@ -128,18 +129,17 @@ def unpack(position: Any, data: FullData) -> tuple[FullHyperparameters, Any, Any
     return h, position[start : start + K], position[start + K : start + K + m], rest
 
 
-def normaliser(coefficients: Any, T: Any, sigma_G: Any, xp: Any = jnp) -> tuple[Any, Any]:
-    """``log Z`` and the log standard deviation of t under r phi, by quadrature: (n,) each."""
+def normaliser(coefficients: Any, T: Any, sigma_G: Any, xp: Any = jnp) -> Any:
+    """``log Z``, and mean and log standard deviation of t under r phi: (3, n), by quadrature."""
     t, weights = quadrature()
     B = cosines(t) @ T
-    centring = -0.5 * sigma_G**2 * xp.sum(B**2, axis=1) + np.log(weights)
-    log_p = coefficients @ B.T + centring[None, :]
-    # the largest term may be any constant: no gradient is lost
-    top = xp.max(log_p if xp is np else jax.lax.stop_gradient(log_p), axis=1, keepdims=True)
-    sums = xp.exp(log_p - top) @ np.column_stack([np.ones_like(t), t, t**2])
+    h = coefficients @ B.T - (0.5 * sigma_G**2 * xp.sum(B**2, axis=1))[None, :]
+    # any constant would do for `top`: it has no gradient
+    top = xp.max(h if xp is np else jax.lax.stop_gradient(h), axis=1, keepdims=True)
+    sums = xp.exp(h - top) @ weights.T
     mean = sums[:, 1] / sums[:, 0]
     log_sd = 0.5 * xp.log(sums[:, 2] / sums[:, 0] - mean**2)
-    return xp.log(sums[:, 0]) + top[:, 0], log_sd
+    return xp.stack([xp.log(sums[:, 0]) + top[:, 0], mean, log_sd])
 
 
 def log_ratio(t: Any, coefficients: Any, T: Any, sigma_G: Any, xp: Any = jnp) -> Any:
@@ -148,18 +148,19 @@ def log_ratio(t: Any, coefficients: Any, T: Any, sigma_G: Any, xp: Any = jnp) ->
     return xp.sum(b * coefficients, axis=1) - 0.5 * sigma_G**2 * xp.sum(b**2, axis=1)
 
 
-def _map_v(z: Any, h: FullHyperparameters, data: FullData) -> tuple[Any, Any]:
-    """Stage 2's posterior of v, taken to be diagonal: v and the log-determinant."""
+def _map_v(z: Any, h: FullHyperparameters, target: Any, data: FullData) -> tuple[Any, Any]:
+    """Stage 2's posterior of v for the outcome `target`, taken to be diagonal; log-determinant."""
     rho = jnp.exp(2.0 * (h.log_sigma_delta - h.eta))
-    gram = interpolate(data.gram, h.log_ell, data.grid)
-    precision = 1.0 + rho * jnp.maximum(gram, 0.0)
-    cross = interpolate(data.cross, h.log_ell, data.grid)
+    precision = 1.0 + rho * jnp.maximum(interpolate(data.gram, h.log_ell, data.grid), 0.0)
+    left = data.weights * (target - data.F @ (data.share @ target))
+    first, weights = interpolation(h.log_ell, data.grid, jnp)
+    cross = weights @ (left @ jax.lax.dynamic_slice_in_dim(data.A, first, 4))
     mean = rho * jnp.exp(-h.log_sigma_delta) * cross / precision
     return mean + z / jnp.sqrt(precision), -0.5 * jnp.sum(jnp.log(precision))
 
 
 def _map_omega(z: Any, h: FullHyperparameters, rest: Any, data: FullData) -> tuple[Any, Any]:
-    """Stage 2's conditional of omega given y - delta = rest: omega and the log-determinant."""
+    """Stage 2's conditional of omega given target - delta: omega and the log-determinant."""
     K = data.F.shape[1]
     FW = (data.F * data.weights[:, None]).T * jnp.exp(-2.0 * h.eta)
     L = jnp.linalg.cholesky(FW @ data.F + jnp.eye(K) * jnp.exp(-2.0 * h.log_sigma_omega))
@@ -174,17 +175,19 @@ def transform(position: Any, data: FullData) -> FullState:
     sigma_G = jnp.exp(h.log_sigma_G)
     T = interpolate(data.roots, h.log_ell_t, data.grid_t)
     coefficients = sigma_G * (interpolate(data.A_G, h.log_ell_x, data.grid_x) @ W)
-    log_Z, log_sd = normaliser(coefficients, T, sigma_G)
-    v, log_det_v = _map_v(z_delta, h, data)
+    log_Z, mean, log_sd = normaliser(coefficients, T, sigma_G)
+    log_sigma_eps = h.eta - jnp.sum(data.mask * log_sd) / jnp.sum(data.mask)
+    target = data.mask * (data.y - jnp.exp(log_sigma_eps) * mean)
+    v, log_det_v = _map_v(z_delta, h, target, data)
     delta = jnp.exp(h.log_sigma_delta) * interpolate_product(data.A, h.log_ell, data.grid, v)
-    omega, log_det_omega = _map_omega(z_omega, h, data.y - delta, data)
+    omega, log_det_omega = _map_omega(z_omega, h, target - delta, data)
     return FullState(
         h=h,
         omega=omega,
         v=v,
         W=W,
         mu=data.F @ omega + delta,
-        log_sigma_eps=h.eta - jnp.sum(data.mask * log_sd) / jnp.sum(data.mask),
+        log_sigma_eps=log_sigma_eps,
         T=T,
         coefficients=coefficients,
         log_Z=log_Z,
@@ -231,19 +234,15 @@ def log_density(position: Any, data: FullData) -> Any:
     return likelihood + log_prior(state, data.priors) + state.log_determinant
 
 
-def residual_information(
-    table: Array, F: Array, y: Array, weights: Array, ridge: float
-) -> tuple[Array, Array]:
-    """Diagonal of ``A^T V A`` and ``A^T V y``, (J, m) each, at every node.
+def expert_share(F: Array, weights: Array, ridge: float) -> Array:
+    """Coefficients (K, n) of the experts' ridge regression, ``(F^T D F + ridge I)^{-1} F^T D``.
 
-    ``V = D - D F (F^T D F + ridge I)^{-1} F^T D``, D the rows' weights: what the data say of delta
-    once the experts have taken their share. `ridge` is ``(sigma_eps / sigma_omega)^2``.
+    D are the rows' weights, `ridge` is ``(sigma_eps / sigma_omega)^2``.
     """
     FW = (F * weights[:, None]).T
-    solve = linalg.solve(FW @ F + ridge * np.eye(F.shape[1]), FW, assume_a="pos")
-    gram, cross = [], []
-    for A in table:
-        VA = weights[:, None] * (A - F @ (solve @ A))
-        gram.append(np.sum(A * VA, axis=0))
-        cross.append(VA.T @ y)
-    return np.stack(gram), np.stack(cross)
+    return linalg.solve(FW @ F + ridge * np.eye(F.shape[1]), FW, assume_a="pos")
+
+
+def without_experts(table: Array, F: Array, weights: Array, share: Array) -> Array:
+    """Weighted features (J, n, m) less what the experts can take up: what data see of delta."""
+    return np.sqrt(weights)[:, None] * (table - F @ (share @ table))

@@ -23,6 +23,7 @@ from bne._kernels import (
     spacing_and_range,
 )
 from bne._linalg import projection_coefficients
+from bne._model import expert_share, without_experts
 from bne._predictive import ConditionalDraws, chunks
 from bne._priors import InverseGamma, Priors, fit_inverse_gamma, length_scale_grid
 from bne._relevance import fit_relevance
@@ -33,6 +34,9 @@ from bne._typing import Array
 RANK = 128
 """Spectral tables are padded to this many directions, so that most fits share one program."""
 
+
+CAREFUL = 0.95
+"""Target acceptance of stages 1 and 2, where a leapfrog step costs next to nothing."""
 
 UNUSED = InverseGamma(2.0, 1.0)
 """Prior of a length-scale that no likelihood sees: stage 1 is stage 2 without features."""
@@ -237,7 +241,7 @@ def sample_stage(
         seed=sampler_seed,
         warmup=settings.warmup,
         draws=settings.draws,
-        target_acceptance=settings.target_acceptance,
+        target_acceptance=CAREFUL,
         n_jobs=settings.n_jobs,
         progress=progress,
     )
@@ -300,12 +304,26 @@ def sample_full(
     grid = length_scale_grid(priors.ell, N_NODES)
     table = residual.tabulate(rows)[0] if residual else np.zeros((N_NODES, len(y), 0))
     weights = _joint.row_weights(rows.x, _stage_two_residuals(rows.f, y, table, grid, mode))
+    share = expert_share(rows.f, weights, float(np.exp(2.0 * (mode[2] - mode[0]))))
+    visible = without_experts(table, rows.f, weights, share)
     if residual is not None:
-        reference = int(np.argmin(np.abs(grid - mode[3])))
-        rotations = principal_rotations(np.sqrt(weights)[:, None] * table, reference)
-        residual, table = residual.rotated(rotations), table @ rotations
+        rotations = principal_rotations(visible, int(np.argmin(np.abs(grid - mode[3]))))
+        residual, table, visible = (
+            residual.rotated(rotations),
+            table @ rotations,
+            visible @ rotations,
+        )
     data = _joint.build_data(
-        rows.f, y, table, grid, features.tabulate(rows.x), features, priors, mode, weights
+        F=rows.f,
+        y=y,
+        table=table,
+        gram=np.sum(visible**2, axis=1),
+        grid=grid,
+        table_G=features.tabulate(rows.x),
+        features=features,
+        priors=priors,
+        weights=weights,
+        share=share,
     )
     position, statistics = _joint.sample_joint(data, mode, len(y), settings, seed, progress)
     state = _joint.unpack_draws(position, data)

@@ -108,9 +108,9 @@ def make_ratio(coefficients: Array, roots: Array, sigma_G: Array) -> Ratio:
     h_slope = series @ (-np.sin(angle) * np.arange(N_SERIES)[:, None] * FREQUENCIES[1])
     top = np.max(h, axis=2, keepdims=True)
     r = np.exp(h - top)
-    Z = r @ weights
+    Z = r @ weights[0]
     r /= Z[:, :, None]
-    mean = r @ (weights * t)
+    mean = r @ weights[1]
     density = r * (np.exp(-0.5 * t**2) / np.sqrt(2.0 * np.pi))
     bound = 3.0 * density / NODE_SPACING
     slope = np.clip(density * (h_slope - t), -bound, bound)
@@ -123,7 +123,7 @@ def make_ratio(coefficients: Array, roots: Array, sigma_G: Array) -> Ratio:
         series=series,
         log_Z=np.log(Z) + top[:, :, 0],
         mean=mean,
-        variance=r @ (weights * t**2) - mean**2,
+        variance=r @ weights[2] - mean**2,
         density=density / total,
         slope=slope / total,
         mass=mass / total,

@@ -50,8 +50,8 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         are.
     chains, warmup, draws : int
         Number of Markov chains, and iterations of each before and after adaptation ends.
-    target_acceptance : float, default=0.9
-        Of the sampler; nearer 1 is slower and safer.
+    target_acceptance : float, default=0.8
+        Of the full stage's sampler; nearer 1 is slower and safer.
     n_jobs : int, default=None
         Chains and experts that run at a time. The numbers do not depend on it.
     random_state : int, RandomState or None
@@ -94,7 +94,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         chains: int = 4,
         warmup: int = 300,
         draws: int = 750,
-        target_acceptance: float = 0.9,
+        target_acceptance: float = 0.8,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,

@@ -7,8 +7,9 @@ from scipy import stats
 
 from bne import BNERegressor
 from bne._kernels import make_feature_map, resolve_kernel
-from bne._posterior import Residual, Rows, SamplerSettings, sample_stage
+from bne._posterior import Residual, Rows, sample_stage
 from bne._priors import InverseGamma, Priors, length_scale_grid
+from bne._sampling import SamplerSettings
 from bne.datasets import make_wave_1d
 from conftest import EXPERTS
 
@@ -50,8 +51,8 @@ def sampled(x, F, y, priors=PRIORS):
     grid = length_scale_grid(priors.ell, 32)
     residual = Residual(make_feature_map(resolve_kernel("matern32"), x, grid), None)
     settings = SamplerSettings(4, 500, 1500, 0.8, 2)
-    draws = sample_stage(Rows(x, F), y, residual, priors, settings, np.random.SeedSequence(0))
-    return draws.position
+    stage, _ = sample_stage(Rows(x, F), y, residual, priors, settings, np.random.SeedSequence(0))
+    return stage.draws.position
 
 
 def test_collapsed_posterior_equals_grid_integration():
@@ -77,7 +78,8 @@ def test_collapsed_posterior_equals_grid_integration():
 @pytest.mark.parametrize("n", [100, 500])
 def test_default_settings_sample_well(n):
     data = make_wave_1d(n, random_state=1)
-    model = BNERegressor(EXPERTS, inputs=["x"], random_state=0, n_jobs=2).fit(data.X, data.y)
+    model = BNERegressor(EXPERTS, inputs=["x"], calibration=None, random_state=0, n_jobs=2)
+    model.fit(data.X, data.y)
     for stage in ("ensemble", "additive"):
         table = model.diagnostics(stage)
         assert table["r_hat"].max() <= 1.01
@@ -95,7 +97,13 @@ def test_intervals_cover_where_the_model_is_right():
         y = F @ [0.6, 0.4] + 0.3 * rng.normal(size=400)
         X = np.column_stack([x, F])
         model = BNERegressor(
-            [("a", 1), ("b", 2)], inputs=[0], chains=2, warmup=300, draws=300, random_state=seed
+            [("a", 1), ("b", 2)],
+            inputs=[0],
+            calibration=None,
+            chains=2,
+            warmup=300,
+            draws=300,
+            random_state=seed,
         ).fit(X[:80], y[:80])
         for stage, hits in inside.items():
             low, high = model.predict_distribution(X[80:], stage=stage).interval(0.9)

@@ -17,7 +17,7 @@ from sklearn.model_selection import (
 
 from bne import BNERegressor, _experts
 
-TINY = {"chains": 1, "warmup": 20, "draws": 10, "random_state": 0}
+TINY = {"calibration": None, "chains": 1, "warmup": 20, "draws": 10, "random_state": 0}
 
 
 class Odd(RegressorMixin, BaseEstimator):

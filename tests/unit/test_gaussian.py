@@ -10,7 +10,7 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 from bne import _gaussian
 from bne._gaussian import Hyperparameters
 from bne._kernels import interpolate, make_feature_map, resolve_kernel
-from bne._posterior import Residual, Rows, StageDraws
+from bne._posterior import Residual, Rows, Stage, StageDraws
 from bne._priors import InverseGamma, Priors, fit_inverse_gamma, length_scale_grid
 
 MATERN = resolve_kernel("matern32")
@@ -171,7 +171,8 @@ def test_completed_draws_have_the_prior_variance_far_away(data):
         sigma_delta=np.full(S, 0.6), log_ell=rng.uniform(-1, 0, S), v=rng.normal(size=(S, 40)),
         xi=rng.normal(size=S), position=np.zeros((1, S, 4)), statistics={},
     )  # fmt: skip
-    delta = draws.residual(residual, Rows(np.array([[0.0], [5.0], [60.0]]), np.zeros((3, 2))))
+    rows = Rows(np.array([[0.0], [5.0], [60.0]]), np.zeros((3, 2)))
+    delta = Stage(draws, residual).delta(rows)
     # prior draws of v: the variance is sigma_delta^2 on, near and off the data
     np.testing.assert_allclose(delta.var(axis=0), 0.36, rtol=5 * np.sqrt(2 / S))
 

@@ -18,7 +18,7 @@ from bne._kernels import interpolate
 from bne._posterior import Rows
 from conftest import EXPERTS
 
-TINY = {"chains": 2, "warmup": 60, "draws": 60, "random_state": 0}
+TINY = {"calibration": None, "chains": 2, "warmup": 60, "draws": 60, "random_state": 0}
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +141,9 @@ before = {k: getattr(jax.config, k) for k in names}
 import numpy as np
 rng = np.random.default_rng(0)
 X = rng.normal(size=(30, 2))
-bne.BNERegressor([("m", 0)], inputs=[1], chains=1, warmup=20, draws=20).fit(X, X[:, 0])
+bne.BNERegressor([("m", 0)], inputs=[1], chains=1, warmup=20, draws=20, calibration=None).fit(
+    X, X[:, 0]
+)
 after = {k: getattr(jax.config, k) for k in before}
 dtype = str(jax.numpy.ones(1).dtype)
 print(json.dumps([seconds, early, before == after, dtype]))
@@ -257,7 +259,7 @@ def test_bad_settings(wave, setting, message):
 def test_orthogonalised_residual(wave):
     """On the training rows delta is clear of the experts; far off it follows them."""
     model = BNERegressor(EXPERTS, inputs=["x"], orthogonalize=True, **TINY).fit(wave.X, wave.y)
-    residual, rows = model.posterior_.residual, model.posterior_.rows
+    residual, rows = model.posterior_.stages["additive"].residual, model.posterior_.rows
     table, raw = residual.tabulate(rows)
     for log_ell in residual.feature_map.log_ell[[1, 10, 20]] + 0.05:
         A = interpolate(table, log_ell, residual.feature_map.log_ell)

@@ -14,7 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bne import BNERegressor
 
-SMALL = {"chains": 2, "warmup": 50, "draws": 50, "random_state": 0}
+SMALL = {"calibration": None, "chains": 2, "warmup": 50, "draws": 50, "random_state": 0}
 
 
 @parametrize_with_checks(

@@ -1,0 +1,169 @@
+"""G: the basis, its conditions, the normaliser, and draws that are CDFs."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy import integrate, special, stats
+
+from bne import _calibration, _model
+from bne._calibration import HALF_WIDTH, cosines, make_basis, quadrature
+from bne._kernels import interpolate
+from bne._ratio import make_ratio
+
+BASIS = make_basis(has_residual=True)
+
+
+def root(ell):
+    return interpolate(BASIS.roots, np.log(ell), BASIS.log_ell)
+
+
+def prior_draws(S, n, amplitude, seed=0):
+    """Coefficients of h drawn from the prior, length-scales too."""
+    rng = np.random.default_rng(seed)
+    quantiles = rng.uniform(0.005, 0.995, S)
+    roots = np.stack([root(BASIS.prior.quantile(q)) for q in quantiles])
+    sigma_G = rng.uniform(0.1, amplitude, S)
+    z = rng.normal(size=(S, n, roots.shape[2]))
+    return sigma_G[:, None, None] * z, roots, sigma_G
+
+
+def h_of(t, coefficients, T, sigma_G):
+    """The formula of the module's docstring, written out."""
+    b = cosines(np.asarray(t)) @ T
+    return b @ coefficients - 0.5 * sigma_G**2 * np.sum(b**2, axis=-1)
+
+
+def test_cosines_are_orthonormal_and_flat_at_the_ends():
+    t = np.linspace(-HALF_WIDTH, HALF_WIDTH, 20_001)
+    gram = integrate.trapezoid(cosines(t)[:, :, None] * cosines(t)[:, None, :], t, axis=0)
+    np.testing.assert_allclose(gram, np.eye(gram.shape[0]), atol=1e-6)
+    direct = np.cos((t[:, None] + HALF_WIDTH) * _calibration.FREQUENCIES) * _calibration.NORMS
+    np.testing.assert_allclose(cosines(t), direct, atol=1e-12)
+    beyond = cosines(np.array([HALF_WIDTH, HALF_WIDTH + 3.0, -9.0, -HALF_WIDTH]))
+    np.testing.assert_allclose(beyond[0], beyond[1])
+    np.testing.assert_allclose(beyond[2], beyond[3])
+
+
+def test_the_basis_approximates_the_matern_kernel():
+    ell = 1.0
+    S = _calibration.spectral_density(ell)
+    t = np.linspace(-2, 2, 9)
+    approximate = (cosines(t) * S) @ cosines(t).T
+    r = np.sqrt(3) * np.abs(t[:, None] - t[None]) / ell
+    np.testing.assert_allclose(approximate, (1 + r) * np.exp(-r), atol=0.02)
+
+
+@pytest.mark.parametrize("ell", [0.4, 0.77, 1.3, 4.0])
+def test_h_has_no_mean_and_no_slope_under_the_normal(ell):
+    t = np.linspace(-12, 12, 40_001)
+    b = cosines(t) @ root(ell)
+    for moment in (np.ones_like(t), t):
+        product = integrate.trapezoid(stats.norm.pdf(t)[:, None] * moment[:, None] * b, t, axis=0)
+        np.testing.assert_allclose(product, 0, atol=1e-8)
+
+
+def test_conditioning_equals_the_dense_formula_at_a_node():
+    j = 12
+    D = np.diag(_calibration.spectral_density(np.exp(BASIS.log_ell[j])))
+    t = np.linspace(-12, 12, 40_001)
+    moments = stats.norm.pdf(t) * np.stack([np.ones_like(t), t])
+    R = integrate.trapezoid(moments[:, :, None] * cosines(t)[None], t, axis=1).T
+    dense = D - D @ R @ np.linalg.solve(R.T @ D @ R, R.T @ D)
+    T = BASIS.roots[j]
+    np.testing.assert_allclose(T @ T.T, dense, atol=1e-8)
+
+
+def test_normaliser_equals_adaptive_quadrature():
+    coefficients, roots, sigma_G = prior_draws(30, 2, amplitude=3.0)
+    for s in range(30):
+        log_Z, mean, log_sd = _model.normaliser(coefficients[s], roots[s], sigma_G[s], xp=np)
+        for i in range(2):
+
+            def integrand(t, power=0, s=s, i=i):
+                h = h_of(t, coefficients[s, i], roots[s], sigma_G[s])
+                return np.exp(h) * stats.norm.pdf(t) * t**power
+
+            def moment(power, integrand=integrand):
+                pieces = np.linspace(-HALF_WIDTH, HALF_WIDTH, 11)
+                ends = [-10.0, *pieces, 10.0]
+                return sum(
+                    integrate.quad(integrand, a, b, args=(power,), epsabs=1e-13, epsrel=1e-11)[0]
+                    for a, b in pairwise(ends)
+                )
+
+            Z = moment(0)
+            np.testing.assert_allclose(np.exp(log_Z[i]), Z, rtol=1e-6)
+            np.testing.assert_allclose(mean[i], moment(1) / Z, atol=1e-6)
+            variance = moment(2) / Z - (moment(1) / Z) ** 2
+            np.testing.assert_allclose(np.exp(2 * log_sd[i]), variance, rtol=1e-5)
+
+
+def test_every_draw_is_a_cdf():
+    coefficients, roots, sigma_G = prior_draws(500, 20, amplitude=3.0)
+    ratio = make_ratio(coefficients, roots, sigma_G)  # 10,000 (draw, x) pairs
+    t = np.concatenate([[-40.0], np.linspace(-8, 8, 401), [40.0]])
+    fine = np.tile(np.linspace(-10, 10, 401), (500, 1))
+    for row in range(20):
+        F = ratio.cdf(np.tile(t, (500, 1)), np.full(len(t), row))
+        assert np.all(np.diff(F, axis=1) >= -1e-12)
+        np.testing.assert_allclose(F[:, 0], 0, atol=1e-12)
+        np.testing.assert_allclose(F[:, -1], 1, atol=1e-12)
+        log_r = ratio.log_ratio(fine, np.full(fine.shape[1], row))
+        mass = 0.05 * np.sum(np.exp(log_r) * stats.norm.pdf(fine), axis=1)  # trapezoid
+        np.testing.assert_allclose(mass, 1, atol=1e-6)
+
+
+def test_ratio_tables_equal_the_formula():
+    coefficients, roots, sigma_G = prior_draws(8, 4, amplitude=1.5, seed=3)
+    ratio = make_ratio(coefficients, roots, sigma_G)
+    rng = np.random.default_rng(0)
+    t, row = rng.uniform(-6, 6, size=(8, 9)), rng.integers(4, size=9)
+    log_r, F = ratio.log_ratio(t, row), ratio.cdf(t, row)
+    for s in range(8):
+        for k in range(9):
+            c = coefficients[s, row[k]]
+
+            def density(u, s=s, c=c):
+                return np.exp(h_of(u, c, roots[s], sigma_G[s])) * stats.norm.pdf(u)
+
+            ends = np.unique(np.r_[-10.0, np.arange(-5, 6), 10.0])
+            Z = sum(integrate.quad(density, a, b)[0] for a, b in pairwise(ends))
+            np.testing.assert_allclose(
+                log_r[s, k], h_of(t[s, k], c, roots[s], sigma_G[s]) - np.log(Z), atol=1e-6
+            )
+            below = [e for e in ends if e < t[s, k]] + [t[s, k]]
+            mass = sum(integrate.quad(density, a, b)[0] for a, b in pairwise(below))
+            np.testing.assert_allclose(F[s, k], mass / Z, atol=2e-5)
+    u = rng.uniform(size=6)
+    draw, rows = rng.integers(8, size=6), rng.integers(4, size=6)
+    q = ratio.ppf(u, draw, rows)
+    back = [ratio.cdf(np.full((8, 1), q[k]), rows[k : k + 1])[draw[k], 0] for k in range(6)]
+    np.testing.assert_allclose(back, u, atol=1e-8)
+
+
+def test_an_outlier_far_beyond_the_basis_is_harmless():
+    coefficients, roots, sigma_G = prior_draws(20, 2, amplitude=2.0)
+    ratio = make_ratio(coefficients, roots, sigma_G)
+    t = np.array([-30.0, -8.0, -HALF_WIDTH, HALF_WIDTH, 8.0, 30.0])
+    log_r = ratio.log_ratio(np.tile(t, (20, 1)), np.zeros(6, dtype=int))
+    np.testing.assert_allclose(log_r[:, 0], log_r[:, 2])
+    np.testing.assert_allclose(log_r[:, 5], log_r[:, 3])
+    assert np.all(np.isfinite(log_r))
+
+
+def test_prior_predictive_is_close_to_the_normal():
+    """Centring h makes E[r] about 1: the identity mean of the paper, far off the data."""
+    rng = np.random.default_rng(0)
+    for sigma in (1.0, 2.0):
+        z = rng.normal(size=(4000, 1, BASIS.roots.shape[2]))
+        roots = np.stack([root(BASIS.prior.quantile(q)) for q in rng.uniform(0.01, 0.99, 4000)])
+        ratio = make_ratio(sigma * z, roots, np.full(4000, sigma))
+        total = np.mean(ratio.variance + ratio.mean**2) - np.mean(ratio.mean) ** 2
+        assert abs(np.sqrt(total) - 1) < 0.05
+        F = np.mean(ratio.mass[:, 0], axis=0)
+        assert np.max(np.abs(F - special.ndtr(quadrature()[0]))) < 0.02
+
+
+def test_without_delta_h_keeps_its_slope():
+    assert make_basis(has_residual=False).roots.shape[2] == BASIS.roots.shape[2] + 1

@@ -1,0 +1,112 @@
+"""The full stage through the public interface, on one default fit of the 1-D experiment."""
+
+import numpy as np
+import pytest
+from scipy import integrate
+from scipy.special import ndtr
+
+from bne import BNERegressor
+from bne._posterior import Rows
+
+
+@pytest.fixture(scope="module")
+def distribution(wave_model, wave):
+    return wave_model.predict_distribution(wave.features(np.linspace(-7, 7, 9)))
+
+
+def test_one_fit_makes_all_three_stages(wave_model, wave):
+    assert list(wave_model.posterior_.stages) == ["ensemble", "additive", "full"]
+    means = [
+        wave_model.predict_distribution(wave.X[:5], stage=s).mean()
+        for s in ("ensemble", "additive", "full")
+    ]
+    assert not np.allclose(means[0], means[1])
+    assert not np.allclose(means[1], means[2])
+    np.testing.assert_array_equal(wave_model.predict(wave.X[:5]), means[2])
+
+
+@pytest.mark.parametrize("q", [1e-6, 0.01, 0.5, 0.99, 1 - 1e-6])
+def test_quantiles_invert_the_cdf(distribution, q):
+    np.testing.assert_allclose(distribution.cdf(distribution.ppf(q)), q, atol=1e-6)
+
+
+def test_the_inverse_recovers_y(distribution):
+    y = distribution.ppf(np.tile(np.linspace(0.02, 0.98, 7), (9, 1)))
+    assert np.all(distribution.pdf(y) > 1e-6)
+    np.testing.assert_allclose(distribution.ppf(distribution.cdf(y)), y, atol=1e-5)
+
+
+def test_density_integrates_to_one_and_is_the_cdfs_slope(distribution):
+    low, high = distribution.ppf(1e-7), distribution.ppf(1 - 1e-7)
+    y = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, 2001)
+    pdf, cdf = distribution.pdf(y), distribution.cdf(y)
+    np.testing.assert_allclose(integrate.trapezoid(pdf, y, axis=1), 1, atol=1e-5)
+    assert np.all(np.diff(cdf, axis=1) >= -1e-12)
+    slope = np.gradient(cdf[4], y[4])
+    np.testing.assert_allclose(slope[5:-5], pdf[4][5:-5], atol=2e-3)
+    mean = integrate.trapezoid(pdf * y, y, axis=1)
+    np.testing.assert_allclose(distribution.mean(), mean, atol=1e-3)
+    variance = integrate.trapezoid(pdf * y**2, y, axis=1) - mean**2
+    np.testing.assert_allclose(distribution.var(), variance, rtol=1e-3)
+
+
+def test_samples_follow_the_distribution(distribution):
+    y = distribution.sample(500, random_state=0)
+    u = distribution.cdf(y)
+    assert np.max(np.abs(u.mean(axis=1) - 0.5)) < 5 * np.sqrt(1 / 12 / 500)
+    assert np.max(np.abs(u.std(axis=1) - np.sqrt(1 / 12))) < 0.05
+
+
+def test_equation_6_holds_draw_by_draw(wave_model, wave):
+    """E[y|x] = f omega + delta + integral of Phi - G(Phi) dy."""
+    stage = wave_model._stage("full").thinned()
+    x, f = wave_model._rows(wave.X[:3])
+    draws = stage.conditional(Rows(x, f))
+    t = np.linspace(-12, 12, 4801)
+    for row in range(3):
+        G = draws.ratio.cdf(np.tile(t, (len(draws.sigma_eps), 1)), np.full(len(t), row))
+        D_G = draws.sigma_eps * integrate.trapezoid(ndtr(t) - G, t, axis=1)
+        np.testing.assert_allclose(draws.moments()[0][:, row], draws.mu[:, row] + D_G, atol=1e-4)
+
+
+def test_far_from_the_data_it_is_the_prior_again(wave_model):
+    """delta and h have their priors: E[F] is the prior predictive, close to the Gaussian one."""
+    stage = wave_model._stage("full")
+    rows = Rows(np.array([[80.0]]), np.zeros((1, 3)))
+    full = stage.conditional(rows)
+    mean, variance = full.moments()
+    sd = np.sqrt(np.mean(variance) + np.var(mean))
+    gaussian = np.sqrt(np.mean(stage.draws.sigma_eps**2) + np.var(full.mu))
+    assert abs(sd / gaussian - 1) < 0.05
+    coefficients = stage.draws.calibration.coefficients(stage.features, rows.x)[:, 0]
+    scaled = coefficients / stage.draws.calibration.sigma_G[:, None]
+    S = len(scaled)
+    assert np.max(np.abs(scaled.mean(axis=0))) < 5 / np.sqrt(S)
+    assert np.max(np.abs(scaled.std(axis=0) - 1)) < 5 / np.sqrt(2 * S)
+
+
+def test_no_inputs_at_all():
+    """0-D: G depends on u alone, and h keeps its slope because there is no delta."""
+    rng = np.random.default_rng(0)
+    y = rng.gamma(1.5, 2.0, size=60)
+    X = np.full((60, 1), 2.5)
+    with pytest.warns(UserWarning, match="predict the same value"):
+        model = BNERegressor([("constant", 0)], inputs=[], chains=2, draws=200, random_state=0)
+        model.fit(X, y)
+    assert list(model.posterior_.stages) == ["ensemble", "full"]
+    skewed, gaussian = (model.predict_distribution(X[:1], stage=s) for s in ("full", "ensemble"))
+    assert skewed.logpdf(y[:1]).shape == (1,)
+    everywhere = np.repeat(X[:1], 60, axis=0)
+    gain = model.predict_distribution(everywhere).logpdf(y).mean()
+    gain -= model.predict_distribution(everywhere, stage="ensemble").logpdf(y).mean()
+    assert gain > 0.1
+    assert abs(skewed.mode()[0] - 1.0) < abs(gaussian.mode()[0] - 1.0)
+
+
+def test_datatree_holds_the_calibration(wave_model, wave):
+    tree = wave_model.to_datatree()
+    assert {"calibration_scale", "calibration_length_scale_x"} <= set(tree["posterior"].dataset)
+    log_likelihood = tree["log_likelihood"]["y"].values.reshape(-1, 100)
+    predictive = wave_model.predict_distribution(wave.X).logpdf(wave.y)
+    averaged = np.log(np.mean(np.exp(log_likelihood), axis=0))
+    np.testing.assert_allclose(averaged, predictive, atol=0.15)
