@@ -216,7 +216,8 @@ def sample_joint(
     typical = FullHyperparameters(0.5, 0.4, 0.3, 1.0 / np.sqrt(2.0 * n_rows), 0.4, 0.3, 0.3)
     scale[: len(typical)] = typical
     run = partial(sample, preconditioned_log_density, n_jobs=settings.n_jobs)
-    coordinates = no_directions(scale, STIFF_DIRECTIONS)
+    rank = min(STIFF_DIRECTIONS, len(scale) // 2)
+    coordinates = no_directions(scale, rank)
     pilot = run(
         (data, coordinates),
         coordinates.inverse(starts(data, mode, 2, rng)),
@@ -226,7 +227,7 @@ def sample_joint(
     ).position
     visited = coordinates(pilot).reshape(-1, len(scale))
     points = visited[rng.choice(len(visited), PILOT_POINTS, replace=False)]
-    coordinates = stiff_directions(log_density, data, points, scale, STIFF_DIRECTIONS)
+    coordinates = stiff_directions(log_density, data, points, scale, rank)
     begin = visited[
         rng.choice(len(visited), settings.chains, replace=settings.chains > len(visited))
     ]

@@ -73,10 +73,11 @@ class Ratio(NamedTuple):
 
         def excess(t: Array, u: Array, draw: Integers, row: Integers) -> Array:
             one = Ratio(*(field[draw, row][None] for field in self))
-            return one.cdf(t.reshape(1, -1), np.arange(t.size)).reshape(t.shape) - u
+            return one.cdf(t[None, :], np.arange(t.size))[0] - u
 
-        ends = np.full(u.shape, -FAR), np.full(u.shape, FAR)
-        return elementwise.find_root(excess, ends, args=(u, draw, row)).x
+        ends = np.full(u.size, -FAR), np.full(u.size, FAR)
+        levels = u.ravel(), draw.ravel(), row.ravel()
+        return elementwise.find_root(excess, ends, args=levels).x.reshape(u.shape)
 
 
 def _hermite_integral(s: Array, p0: Array, p1: Array, m0: Array, m1: Array) -> Array:

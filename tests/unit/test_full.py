@@ -90,8 +90,8 @@ def test_no_inputs_at_all():
     rng = np.random.default_rng(0)
     y = rng.gamma(1.5, 2.0, size=60)
     X = np.full((60, 1), 2.5)
+    model = BNERegressor([("constant", 0)], inputs=[], chains=2, draws=200, random_state=0)
     with pytest.warns(UserWarning, match="predict the same value"):
-        model = BNERegressor([("constant", 0)], inputs=[], chains=2, draws=200, random_state=0)
         model.fit(X, y)
     assert list(model.posterior_.stages) == ["ensemble", "full"]
     skewed, gaussian = (model.predict_distribution(X[:1], stage=s) for s in ("full", "ensemble"))
