@@ -31,8 +31,8 @@ def min_ess(quantities):
     )
 
 
-def plain(n, warmup=300, draws=300, chains=2):
-    """The same posterior by `plain_numpyro.additive`; seconds without compilation."""
+def plain(n, warmup=200, draws=200, chains=1):
+    """The same posterior by `plain_numpyro.additive`; seconds with compilation (a few of them)."""
     import jax
     import numpyro
     from plain_numpyro import additive

@@ -23,6 +23,7 @@ EXPERTS = ["rbf_short", "rbf_long", "periodic"]
 STAGES = {
     "ensemble": "original ensemble (Eq. 1)",
     "additive": "+ residual process δ (Eq. 2)",
+    "full": "+ calibration G: the full model (Eq. 4)",
 }
 GRID = np.linspace(-5, 5, 101)
 BLUE, GREY, RED = "#0072b2", "#555555", "#d55e00"
@@ -47,7 +48,12 @@ def draw(model: BNERegressor, data: SimulatedData, path: Path) -> None:
     x = np.linspace(-6.5, 6.5, 261)
     X, truth = data.features(x), data.truth
     figure, axes = plt.subplots(
-        1, len(STAGES), figsize=(5 * len(STAGES), 4), sharex=True, sharey=True, layout="constrained"
+        1,
+        len(STAGES),
+        figsize=(4.4 * len(STAGES), 4),
+        sharex=True,
+        sharey=True,
+        layout="constrained",
     )
     for axis, (stage, title) in zip(axes, STAGES.items(), strict=True):
         distribution = model.predict_distribution(X, stage=stage)
@@ -80,7 +86,7 @@ def main() -> None:
     model = BNERegressor(
         [(name, name) for name in EXPERTS], inputs=["x"], random_state=0, n_jobs=2, verbose=1
     ).fit(data.X, data.y)
-    print(score(model, data, data.sample(2000, random_state=0)).round(3).to_string())
+    print(score(model, data, data.sample(500, random_state=0)).round(3).to_string())
     draw(model, data, options.output)
     print(f"Picture: {options.output}   ({time.perf_counter() - start:.0f} s)")
 

@@ -152,7 +152,7 @@ def build_data(
 ) -> FullData:
     """Pad and assemble the data of the log density; the fields are those of `FullData`."""
     n = int(ROW_BUCKETS[np.searchsorted(ROW_BUCKETS, len(y))])
-    m = 32 * -(-table.shape[2] // 32)
+    m = max(1, 32 * -(-table.shape[2] // 32))  # without delta one idle coordinate
     pad = partial(_pad, n=n)
     return FullData(
         y=pad(y, 0),

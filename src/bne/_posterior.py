@@ -26,6 +26,7 @@ from bne._linalg import projection_coefficients
 from bne._model import expert_share, without_experts
 from bne._predictive import ConditionalDraws, chunks
 from bne._priors import InverseGamma, Priors, fit_inverse_gamma, length_scale_grid
+from bne._ratio import ROW_ELEMENTS
 from bne._relevance import fit_relevance
 from bne._sampling import Laplace, SamplerSettings, laplace, sample
 from bne._threads import single_blas_thread
@@ -153,6 +154,11 @@ class Stage(NamedTuple):
         thin = jax.tree.map(lambda a: a[kept], fields)
         return self._replace(draws=StageDraws(**thin, **shared))
 
+    @property
+    def row_elements(self) -> int:
+        """Numbers that a draw at a row takes: what chunks of rows are made by."""
+        return 1 if self.features is None else ROW_ELEMENTS
+
     def delta(self, rows: Rows) -> Array:
         """Draws of delta at N rows, completed with the variance the features leave out: (S, N)."""
         draws = self.draws
@@ -180,7 +186,7 @@ class Stage(NamedTuple):
     def log_likelihood(self, rows: Rows, y: Array) -> Array:
         """Pointwise log likelihood in the model's units: (S, n)."""
         parts = []
-        for part in chunks(len(y), 100 * len(self.draws.omega)):
+        for part in chunks(len(y), self.row_elements * len(self.draws.omega)):
             conditional = self.conditional(Rows(rows.x[part], rows.f[part]))
             parts.append(conditional.log_pdf_draws(y[part], np.arange(len(y[part]))))
         return np.concatenate(parts, axis=1)

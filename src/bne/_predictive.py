@@ -99,10 +99,18 @@ class PredictiveDistribution:
     taken row by row, (N, Q) gives (N, Q), and a scalar is the same for every row.
     """
 
-    def __init__(self, draws_at: DrawsAt, n_rows: int, n_draws: int, scaling: Scaling) -> None:
+    def __init__(
+        self,
+        draws_at: DrawsAt,
+        n_rows: int,
+        n_draws: int,
+        scaling: Scaling,
+        row_elements: int = 1,
+    ) -> None:
         self._draws_at = draws_at
         self._n_rows = n_rows
         self._n_draws = n_draws
+        self._row_elements = row_elements
         self._scaling = scaling
 
     def __len__(self) -> int:
@@ -203,7 +211,7 @@ class PredictiveDistribution:
         self, function: Callable[..., Array], values: Any = None, *, cost: int = 1
     ) -> Array:
         """Apply a function of the draws (and values) to chunks of rows; `cost` elements a value."""
-        width = cost * (1 if values is None else values.shape[1])
+        width = max(self._row_elements, cost * (1 if values is None else values.shape[1]))
         parts = [
             function(self._draws_at(rows), *(() if values is None else (values[rows],)))
             for rows in chunks(self._n_rows, self._n_draws * width)

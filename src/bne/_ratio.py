@@ -15,6 +15,9 @@ from bne._calibration import FREQUENCIES, HALF_WIDTH, N_COSINES, NODE_SPACING, N
 from bne._typing import Array, Integers
 
 N_SERIES = 2 * N_COSINES - 1
+ROW_ELEMENTS = 400
+"""Numbers held for a draw at a row: three tables on the nodes, and temporaries as large."""
+
 FAR = 12.0
 """|t| beyond which no draw has mass that a level of 1e-12 could see."""
 

@@ -50,7 +50,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         are.
     chains, warmup, draws : int
         Number of Markov chains, and iterations of each before and after adaptation ends.
-    target_acceptance : float, default=0.8
+    target_acceptance : float, default=0.85
         Of the full stage's sampler; nearer 1 is slower and safer.
     n_jobs : int, default=None
         Chains and experts that run at a time. The numbers do not depend on it.
@@ -93,8 +93,8 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         cv: Any = None,
         chains: int = 4,
         warmup: int = 300,
-        draws: int = 750,
-        target_acceptance: float = 0.8,
+        draws: int = 1000,
+        target_acceptance: float = 0.85,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -232,8 +232,13 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         def draws_at(part: slice) -> Any:
             return posterior.conditional(Rows(rows.x[part], rows.f[part]))
 
-        n_draws = len(posterior.draws.omega)
-        return PredictiveDistribution(draws_at, len(rows.f), n_draws, self.scaling_)
+        return PredictiveDistribution(
+            draws_at,
+            len(rows.f),
+            len(posterior.draws.omega),
+            self.scaling_,
+            posterior.row_elements,
+        )
 
     def diagnostics(self, stage: str = "full") -> pd.DataFrame:
         """ESS and R-hat of weights and hyperparameters; the sampler's totals are in ``.attrs``."""
