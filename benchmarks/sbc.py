@@ -1,0 +1,181 @@
+"""Simulation-based calibration of the full stage's sampler (Talts et al. 2018).
+
+Parameters and data are drawn from the prior, with scaling and hyperpriors held fixed; the rank of
+each true value among the posterior draws must be uniform. Results are stored as they come in
+``benchmarks/results/sbc.csv``: a killed run goes on where it was.
+
+``python benchmarks/sbc.py --sets 200`` runs the long version, ``--broken`` the one that must fail
+(the log-determinant of the map left out).
+"""
+
+import argparse
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from bne import _joint, _model
+from bne._calibration import make_basis
+from bne._joint import CalibrationFeatures
+from bne._kernels import interpolate, make_feature_map, principal_rotations, resolve_kernel
+from bne._priors import InverseGamma, Priors, length_scale_grid
+from bne._ratio import make_ratio
+from bne._sampling import SamplerSettings
+
+N, K = 24, 2
+PRIORS = Priors(InverseGamma(4.0, 4.0))
+ELL_X = InverseGamma(4.0, 4.0)
+FOLDER = Path(__file__).parent / "results"
+X = np.linspace(-1.7, 1.7, N)[:, None]
+EXPERTS = np.column_stack([np.sin(2 * X[:, 0]), X[:, 0]])
+AT = 7  # the row where delta and F are looked at
+LEVEL = 0.3  # F is looked at in y0 = LEVEL
+
+
+def world():
+    """Features that all data sets share."""
+    kernel = resolve_kernel("matern32")
+    grid = length_scale_grid(PRIORS.ell, 32)
+    table = make_feature_map(kernel, X, grid).tabulate(X)
+    table = table @ principal_rotations(table, 16)
+    feature_map = make_feature_map(kernel, X[::3], length_scale_grid(ELL_X, 32))
+    rotations = principal_rotations(feature_map.tabulate(X), 16)
+    features = CalibrationFeatures(
+        feature_map._replace(rotations=rotations), ELL_X, make_basis(has_residual=True)
+    )
+    return table, grid, features
+
+
+def from_prior(rng, table, grid, features):
+    """Parameters from the prior, and y given them: dict of true values, y."""
+    half_normal = np.abs(rng.normal(size=4)) * [1.0, 1.0, 1.0, 1.5]
+    sigma_omega, sigma_delta, sigma_eps, sigma_G = half_normal
+    ell, ell_x = stats.invgamma.rvs(4.0, scale=4.0, size=2, random_state=rng)
+    prior_t = features.basis.prior
+    ell_t = stats.invgamma.rvs(prior_t.shape, scale=prior_t.rate, random_state=rng)
+    omega = sigma_omega * rng.normal(size=K)
+    A = interpolate(table, np.log(ell), grid)
+    delta = sigma_delta * A @ rng.normal(size=A.shape[1])
+    A_G = interpolate(features.tabulate(X), np.log(ell_x), features.grid_x)
+    T = interpolate(features.basis.roots, np.log(ell_t), features.basis.log_ell)
+    coefficients = sigma_G * A_G @ rng.normal(size=(A_G.shape[1], T.shape[1]))
+    ratio = make_ratio(coefficients[None], T[None], np.array([sigma_G]))
+    rows = np.arange(N)
+    t = ratio.ppf(rng.uniform(size=N), np.zeros(N, dtype=int), rows)
+    mu = EXPERTS @ omega + delta
+    t0 = np.array([[(LEVEL - mu[AT]) / sigma_eps]])
+    truth = {
+        "omega": omega[0],
+        "sigma_omega": sigma_omega,
+        "sigma_delta": sigma_delta,
+        "sigma_eps": sigma_eps,
+        "sigma_G": sigma_G,
+        "ell_delta": ell,
+        "ell_x": ell_x,
+        "ell_t": ell_t,
+        "delta(x0)": delta[AT],
+        "F(y0|x0)": ratio.cdf(t0, np.array([AT]))[0, 0],
+    }
+    return truth, mu + sigma_eps * t
+
+
+def posterior(y, table, grid, features, settings, seed):
+    """Posterior draws of the same quantities, in chain order."""
+    weights = np.ones(N)
+    share = _model.expert_share(EXPERTS, weights, 0.3)
+    data = _joint.build_data(
+        F=EXPERTS,
+        y=y,
+        table=table,
+        gram=np.sum(_model.without_experts(table, EXPERTS, weights, share) ** 2, axis=1),
+        grid=grid,
+        table_G=features.tabulate(X),
+        features=features,
+        priors=PRIORS,
+        weights=weights,
+        share=share,
+    )
+    mode = np.array([-0.3, -0.3, np.log(np.std(y) + 1e-3), np.log(PRIORS.ell.quantile(0.5))])
+    sequence = np.random.SeedSequence(seed)
+    position = _joint.sample_joint(data, mode, N, settings, sequence, lambda n: None).position
+    draws = _joint.unpack_draws(position, data)
+    h = draws.h
+    with jax.enable_x64(True):
+        flat = jnp.asarray(position.reshape(-1, position.shape[-1]))
+        jdata = jax.tree.map(jnp.asarray, data)
+
+        def at_row(p):
+            state = _model.transform(p, jdata)
+            delta = state.mu[AT] - jdata.F[AT] @ state.omega
+            return state.mu[AT], delta, state.coefficients[AT], state.T
+
+        mu, delta, coefficients, roots = jax.tree.map(np.asarray, jax.lax.map(at_row, flat))
+    sigma_eps, sigma_G = np.exp(draws.log_sigma_eps), np.exp(h.log_sigma_G)
+    ratio = make_ratio(coefficients[:, None], roots, sigma_G)
+    t0 = ((LEVEL - mu) / sigma_eps)[:, None]
+    return {
+        "omega": draws.omega[:, 0],
+        "sigma_omega": np.exp(h.log_sigma_omega),
+        "sigma_delta": np.exp(h.log_sigma_delta),
+        "sigma_eps": sigma_eps,
+        "sigma_G": sigma_G,
+        "ell_delta": np.exp(h.log_ell),
+        "ell_x": np.exp(h.log_ell_x),
+        "ell_t": np.exp(h.log_ell_t),
+        "delta(x0)": delta,
+        "F(y0|x0)": ratio.cdf(t0, np.array([0]))[:, 0],
+    }
+
+
+def ranks(seed, shared, settings, thin=10):
+    """Rank of each true value among thinned posterior draws, as a share in [0, 1]."""
+    truth, y = from_prior(np.random.default_rng([seed, 1]), *shared)
+    draws = posterior(y, *shared, settings, seed)
+    rng = np.random.default_rng([seed, 2])
+    out = {}
+    for name, value in truth.items():
+        kept = draws[name][::thin]
+        out[name] = (np.sum(kept < value) + rng.uniform()) / (len(kept) + 1)
+    return out
+
+
+def uniformity(table):
+    """Kolmogorov-Smirnov p-value of each column; uniform ranks give uniform p-values."""
+    return {name: stats.kstest(table[name], "uniform").pvalue for name in table.columns}
+
+
+def break_the_sampler():
+    """Leave the log-determinant of the map out of the density."""
+    whole = _model.transform
+    _model.transform = lambda p, d: whole(p, d)._replace(log_determinant=0.0)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sets", type=int, default=200)
+    parser.add_argument("--broken", action="store_true")
+    options = parser.parse_args()
+    if options.broken:
+        break_the_sampler()
+    path = FOLDER / ("sbc_broken.csv" if options.broken else "sbc.csv")
+    FOLDER.mkdir(exist_ok=True)
+    done = pd.read_csv(path, index_col="seed") if path.exists() else pd.DataFrame()
+    shared, settings = world(), SamplerSettings(2, 200, 400, 0.9, 2)
+    for seed in range(options.sets):
+        if seed in done.index:
+            continue
+        row = pd.DataFrame([ranks(seed, shared, settings)], index=pd.Index([seed], name="seed"))
+        done = pd.concat([done, row])
+        partial = path.with_suffix(".partial")
+        done.to_csv(partial, float_format="%.5f")
+        partial.replace(path)
+    worst = pd.Series(uniformity(done)).sort_values()
+    print(f"{len(done)} data sets; p-values of uniform ranks:\n{worst.round(4).to_string()}")
+    print(f"Bonferroni at 1%: {'pass' if worst.iloc[0] > 0.01 / len(worst) else 'FAIL'}")
+
+
+if __name__ == "__main__":
+    main()
