@@ -67,7 +67,7 @@ def run():
             _, seconds = fit(n)
             results.append({"case": f"both stages, n = {n}, {state}", "seconds": seconds})
     model, seconds = fit(100)
-    stage = model.posterior_.stages["additive"]
+    stage = model.posterior_.stages["additive"].draws
     ours = min_ess(stage.quantities(model.expert_names_))
     results.append(
         {"case": "ours, n = 100, both stages, warm", "seconds": seconds, "min_ess": ours}
