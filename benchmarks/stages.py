@@ -27,7 +27,8 @@ def fit(n, **settings):
 def min_ess(quantities):
     """Smallest bulk ESS of weights and hyperparameters, (chain, draw) each."""
     return min(
-        array_stats.ess(np.asarray(q), chain_axis=0, draw_axis=1) for q in quantities.values()
+        float(array_stats.ess(np.asarray(q), chain_axis=0, draw_axis=1))
+        for q in quantities.values()
     )
 
 

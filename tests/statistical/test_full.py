@@ -1,0 +1,86 @@
+"""The full stage's sampler and its answers, by simulation."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from arviz_stats.base.array import array_stats
+
+from bne import BNERegressor, _joint
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+import sbc
+
+SETS = 16
+
+
+def p_values():
+    shared = sbc.world()
+    table = pd.DataFrame([sbc.ranks(seed, shared, sbc.SETTINGS) for seed in range(SETS)])
+    return sbc.uniformity(table)
+
+
+def test_simulation_based_calibration():
+    """Short version of benchmarks/sbc.py; false-alarm rate 1% over ten quantities."""
+    assert min(p_values().values()) > 0.01 / 10
+
+
+def test_a_broken_sampler_is_caught(monkeypatch):
+    """The Jacobian of the map left out."""
+    monkeypatch.setattr(_joint, "log_density", sbc.broken_log_density)
+    monkeypatch.setattr(_joint, "preconditioned_log_density", sbc.broken_preconditioned_log_density)
+    assert min(p_values().values()) < 0.01 / 10
+
+
+def test_default_settings_sample_well(wave_model, wave):
+    """n = 100: weights, scales, length-scales and F(y|x) at 20 pairs, delta and E[y|x] everywhere."""
+    axes = {"chain_axis": 0, "draw_axis": 1}
+    stage = wave_model._stage("full")
+    draws = stage.draws
+    table = wave_model.diagnostics()
+    assert table["r_hat"].max() <= 1.01
+    assert table[["ess_bulk", "ess_tail"]].min(axis=None) >= 400
+    assert table.attrs["divergences"] == 0
+    rows = wave_model.posterior_.rows
+    few = type(rows)(rows.x[:20], rows.f[:20])
+    conditional = stage.conditional(few)
+    t = conditional.standardise(np.zeros(20), np.arange(20))
+    F = draws.by_chain(conditional.ratio.cdf(t, np.arange(20)))
+    for k in range(20):
+        assert array_stats.rhat(F[..., k], **axes) <= 1.01
+        assert array_stats.ess(F[..., k], **axes) >= 400
+    for values in (stage.delta(few), conditional.moments()[0]):
+        by_chain = draws.by_chain(values)
+        assert max(array_stats.rhat(by_chain[..., k], **axes) for k in range(20)) <= 1.02
+
+
+def test_a_gaussian_truth_needs_no_calibration():
+    """Linear and homoscedastic: the full stage costs at most 0.02 nats."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, size=1200)
+    f = np.column_stack([np.sin(2 * x), x])
+    y = f @ [0.5, 0.4] + 0.3 * rng.normal(size=1200)
+    X = np.column_stack([x, f])
+    model = BNERegressor([("a", 1), ("b", 2)], inputs=[0], draws=400, random_state=0, n_jobs=2)
+    model.fit(X[:200], y[:200])
+    nll = {
+        stage: -np.mean(model.predict_distribution(X[200:], stage=stage).logpdf(y[200:]))
+        for stage in ("additive", "full")
+    }
+    assert nll["full"] - nll["additive"] < 0.02
+
+
+def test_the_full_stage_is_nearer_the_truth(wave_model, wave):
+    """L1 to the true CDF and test NLL on the 1-D experiment, beside the additive stage."""
+    from bne.metrics import l1_distance
+
+    grid = np.linspace(-5, 5, 41)
+    truth = wave.truth.distribution(grid)
+    fresh = wave.sample(400, random_state=5)
+    l1, nll = {}, {}
+    for stage in ("additive", "full"):
+        l1[stage] = l1_distance(wave_model.predict_distribution(wave.features(grid), stage), truth)
+        nll[stage] = -np.mean(wave_model.predict_distribution(fresh.X, stage).logpdf(fresh.y))
+    assert l1["full"] < 0.85 * l1["additive"]
+    assert nll["full"] < nll["additive"] - 0.15
