@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-BENCHMARKS = ["stages"]
+BENCHMARKS = ["stages", "sbc"]
 
 
 def main() -> None:

@@ -48,12 +48,6 @@ def cosines(t: Any, xp: Any = np) -> Any:
     return xp.stack([norm * wave for norm, wave in zip(NORMS, waves, strict=True)], axis=-1)
 
 
-def cosine_slopes(t: Array) -> Array:
-    """Derivatives of the cosines, 0 beyond the ends: (..., M)."""
-    inside = np.clip(t, -HALF_WIDTH, HALF_WIDTH)
-    return -np.sin((inside[..., None] + HALF_WIDTH) * FREQUENCIES) * FREQUENCIES * NORMS
-
-
 def quadrature() -> tuple[Array, Array]:
     """Nodes (Q,), and weights (3, Q) for integrals of ``t^k r(t)`` against N(0, 1), k = 0, 1, 2.
 
