@@ -263,7 +263,7 @@ def test_orthogonalised_residual(wave):
     table, raw = residual.tabulate(rows)
     for log_ell in residual.feature_map.log_ell[[1, 10, 20]] + 0.05:
         A = interpolate(table, log_ell, residual.feature_map.log_ell)
-        assert np.max(np.abs(rows.f.T @ A)) < 1e-10 * len(A)
+        assert np.max(np.abs(rows.f.T @ A)) < 1e-10
     far = Rows(np.array([[500.0]]), np.array([[1.0, 0.0, 0.0]]))
     away, raw = residual.tabulate(far)
     np.testing.assert_allclose(raw, 0, atol=1e-12)
