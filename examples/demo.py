@@ -84,7 +84,12 @@ def main() -> None:
     data = make_wave_1d(options.n, random_state=options.seed)
     print(f"The paper's 1-D experiment: {options.n} rows, experts {', '.join(EXPERTS)}.")
     model = BNERegressor(
-        [(name, name) for name in EXPERTS], inputs=["x"], random_state=0, n_jobs=2, verbose=1
+        [(name, name) for name in EXPERTS],
+        inputs=["x"],
+        draws=750,  # half of the default: a demo should be quick
+        random_state=0,
+        n_jobs=2,
+        verbose=1,
     ).fit(data.X, data.y)
     print(score(model, data, data.sample(500, random_state=0)).round(3).to_string())
     draw(model, data, options.output)
