@@ -70,7 +70,7 @@ def test_collapsed_posterior_equals_grid_integration():
     position = sampled(x, F, y)
     assert np.max(error(position)) < 4.5  # false alarm below 1e-4 for four means
     np.testing.assert_allclose(position.std(axis=(0, 1)), sd, rtol=0.1)
-    # a sampler that forgets the Jacobian of sigma_eps is caught
+    # a sampler with another prior of sigma_eps is caught
     wrong = PRIORS._replace(noise=0.25)
     assert np.max(error(sampled(x, F, y, wrong))) > 4.5
 
