@@ -18,13 +18,14 @@ import pandas as pd
 from scipy import stats
 
 from bne import _joint, _model
-from bne._calibration import make_basis
 from bne._joint import CalibrationFeatures
 from bne._kernels import interpolate, make_feature_map, principal_rotations, resolve_kernel
+from bne._logistic import Logistic
 from bne._priors import InverseGamma, Priors, length_scale_grid
 from bne._ratio import make_ratio
 from bne._sampling import SamplerSettings
 
+LOGISTIC = Logistic()
 N, K = 24, 2
 PRIORS = Priors(InverseGamma(4.0, 4.0))
 ELL_X = InverseGamma(4.0, 4.0)
@@ -45,7 +46,7 @@ def world():
     feature_map = make_feature_map(kernel, X[::3], length_scale_grid(ELL_X, 32))
     rotations = principal_rotations(feature_map.tabulate(X), 16)
     features = CalibrationFeatures(
-        feature_map._replace(rotations=rotations), ELL_X, make_basis(has_residual=True)
+        feature_map._replace(rotations=rotations), ELL_X, LOGISTIC.make_basis(True), LOGISTIC
     )
     return table, grid, features
 
@@ -63,7 +64,7 @@ def from_prior(rng, table, grid, features):
     A_G = interpolate(features.tabulate(X), np.log(ell_x), features.grid_x)
     T = interpolate(features.basis.roots, np.log(ell_t), features.basis.log_ell)
     coefficients = sigma_G * A_G @ rng.normal(size=(A_G.shape[1], T.shape[1]))
-    ratio = make_ratio(coefficients[None], T[None], np.array([sigma_G]))
+    ratio = make_ratio(LOGISTIC, coefficients[None], T[None], np.array([sigma_G]))
     rows = np.arange(N)
     t = ratio.ppf(rng.uniform(size=N), np.zeros(N, dtype=int), rows)
     mu = EXPERTS @ omega + delta
@@ -85,19 +86,16 @@ def from_prior(rng, table, grid, features):
 
 def posterior(y, table, grid, features, settings, seed):
     """Posterior draws of the same quantities, in chain order."""
-    weights = np.ones(N)
-    share = _model.expert_share(EXPERTS, weights, 0.3)
     data = _joint.build_data(
         F=EXPERTS,
         y=y,
         table=table,
-        gram=np.sum(_model.without_experts(table, EXPERTS, weights, share) ** 2, axis=1),
         grid=grid,
         table_G=features.tabulate(X),
         features=features,
         priors=PRIORS,
-        weights=weights,
-        share=share,
+        weights=np.ones(N),
+        ridge=0.3,
     )
     mode = np.array([-0.3, -0.3, np.log(np.std(y) + 1e-3), np.log(PRIORS.ell.quantile(0.5))])
     sequence = np.random.SeedSequence(seed)
@@ -115,7 +113,7 @@ def posterior(y, table, grid, features, settings, seed):
 
         mu, delta, coefficients, roots = jax.tree.map(np.asarray, jax.lax.map(at_row, flat))
     sigma_eps, sigma_G = np.exp(draws.log_sigma_eps), np.exp(h.log_sigma_G)
-    ratio = make_ratio(coefficients[:, None], roots, sigma_G)
+    ratio = make_ratio(LOGISTIC, coefficients[:, None], roots, sigma_G)
     t0 = ((LEVEL - mu) / sigma_eps)[:, None]
     return {
         "omega": draws.omega[:, 0],

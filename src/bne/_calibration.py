@@ -1,51 +1,108 @@
-"""The calibration function G (Eq. 3), logistic construction.
+"""The calibration function G (Eq. 3): what its two constructions share.
 
-In the coordinate ``t = (y - mu) / sigma_eps`` the density of y is ``r(t | x) phi(t) / sigma_eps``
-with the ratio
+In the coordinate ``t = (y - mu) / sigma_eps`` the density of y is ``r(t | x) phi(t) / sigma_eps``,
+with the ratio r = dG/du at u = Phi(t). Both constructions have
 
-    r(t | x) = exp h(t, x) / Z(x),        Z(x) = integral of phi(s) exp h(s, x) ds,
+    r(t | x) = link(s(t, x)) / Z(x),
+    s(t, x) = offset(t) + b(t; ell_t)^T sigma_G [W^T a_G(x; ell_x)],
 
-so that G is a CDF by construction. h is a Gaussian process, Matern 3/2 in t times Matern 3/2 in x:
-
-    h(t, x) = sigma_G b(t; ell_t)^T [W^T a_G(x; ell_x)] - sigma_G^2 |b(t; ell_t)|^2 / 2,
-
-with cosines on [-L, L] in t. Their coefficients are conditioned on ``<h, 1> = <h, t> = 0`` under
-N(0, 1) at every x: location belongs to delta. The second term centres h so that E[r] is about 1:
-the identity mean of the paper. Beyond L, h stays at its value there (the cosines are flat at L).
+a positive link, Z by quadrature, and b = T(ell_t)^T psi(t), psi cosines of an angle that depends on
+t alone. So G is a CDF in every draw and at every x. Beyond -L and L the ratio stays at its value
+there. A construction (`bne._logistic`, `bne._cgp`) says what angle, offset, link and roots T are.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from scipy import linalg, special
+from scipy import special
 
-from bne._kernels import N_NODES, principal_rotations
-from bne._priors import InverseGamma, fit_inverse_gamma, length_scale_grid
+from bne._priors import InverseGamma
 from bne._typing import Array
 
 HALF_WIDTH = 5.0
-"""L: the basis covers all but 6e-7 of N(0, 1); what lies beyond keeps the ratio at the end."""
+"""L: the basis covers all but 6e-7 of N(0, 1)."""
 
 N_COSINES = 16
-"""The finest half-wave is 2 L / 15 = 0.67 noise scales long."""
+"""M: in the logistic construction the finest half-wave is 2 L / 15 = 0.67 noise scales long."""
 
 NODE_SPACING = 0.125
 """Of the quadrature: about five nodes in the finest half-wave, so that no spike hides between."""
 
-LENGTH_SCALE_T = fit_inverse_gamma(0.4, 5.0)
-"""Prior of h's length-scale in t, which is in noise scales whatever the data."""
 
-FREQUENCIES = np.pi * np.arange(N_COSINES) / (2.0 * HALF_WIDTH)
-NORMS = np.where(np.arange(N_COSINES) == 0, np.sqrt(0.5), 1.0) / np.sqrt(HALF_WIDTH)
+class Basis(NamedTuple):
+    """What the ratio needs in t, tabulated over its length-scale.
+
+    Attributes
+    ----------
+    prior : InverseGamma
+        On ell_t.
+    log_ell : (J,) grid.
+    roots : (J, M, P) array
+        T(ell_t): a root of the coefficients' prior covariance.
+    """
+
+    prior: InverseGamma
+    log_ell: Array
+    roots: Array
 
 
-def cosines(t: Any, xp: Any = np) -> Any:
-    """Orthonormal cosines on [-L, L] with flat ends: (..., M)."""
-    angle = (xp.clip(t, -HALF_WIDTH, HALF_WIDTH) + HALF_WIDTH) * FREQUENCIES[1]
+class Construction(Protocol):
+    """What a construction of G defines. Methods take numpy or jax.numpy as `xp`."""
+
+    def angle(self, t: Any, xp: Any = np) -> Any:
+        """Angle of the cosines at t, in [0, pi], flat beyond the ends."""
+        ...
+
+    def angle_slope(self, t: Array) -> Array:
+        """Its derivative inside the ends."""
+        ...
+
+    @property
+    def norms(self) -> Array:
+        """Factors (M,) of the cosines."""
+        ...
+
+    def make_basis(self, has_residual: bool) -> Basis:
+        """Tabulate the roots; with delta, location is taken out of them at every x."""
+        ...
+
+    def amplitude(self, log_sigma_G: Any, xp: Any = np) -> Any:
+        """Amplitude of the process at this coordinate."""
+        ...
+
+    def offset(self, b: Any, sigma_G: Any, xp: Any = np) -> Any:
+        """Offset of s where the basis is b (..., P)."""
+        ...
+
+    def log_link(self, s: Any, xp: Any = np) -> Any:
+        """Log of the unnormalised ratio."""
+        ...
+
+    def log_link_slope(self, s: Array) -> Array:
+        """Its derivative."""
+        ...
+
+    def log_constraint(self, virtual: Any, T: Any) -> Any:
+        """Log prior factor for coefficients `virtual` (V, P) at the feature points."""
+        ...
+
+    def series(self, coefficients: Array, roots: Array, sigma_G: Array) -> Array:
+        """S as a cosine series: (S, n, P), (S, M, P) and (S,) -> (S, n, L)."""
+        ...
+
+    def completion(self, roots: Array, sigma_G: Array, rng: np.random.Generator) -> Array:
+        """Coefficients (S, P) of the process where no feature point is near, one each draw."""
+        ...
+
+
+def cosines(construction: Construction, t: Any, xp: Any = np) -> Any:
+    """The functions psi: (..., M)."""
+    angle = construction.angle(t, xp)
     waves = [xp.ones_like(angle), xp.cos(angle)]
     while len(waves) < N_COSINES:  # cos((k+1)a) = 2 cos(a) cos(ka) - cos((k-1)a)
         waves.append(2.0 * waves[1] * waves[-1] - waves[-2])
-    return xp.stack([norm * wave for norm, wave in zip(NORMS, waves, strict=True)], axis=-1)
+    norms = construction.norms
+    return xp.stack([norm * wave for norm, wave in zip(norms, waves, strict=True)], axis=-1)
 
 
 def quadrature() -> tuple[Array, Array]:
@@ -65,53 +122,8 @@ def quadrature() -> tuple[Array, Array]:
     return t, weights
 
 
-def spectral_density(ell: float) -> Array:
-    """Matern 3/2 of unit variance at the frequencies of the cosines."""
-    rate = np.sqrt(3.0) / ell
-    return 4.0 * rate**3 / (rate**2 + FREQUENCIES**2) ** 2
-
-
-def moment_free_space(orders: tuple[int, ...]) -> Array:
-    """Orthonormal coefficients (M, P) with ``<h, t^k> = 0`` under N(0, 1), k in `orders`."""
+def moments(construction: Construction, orders: tuple[int, ...]) -> Array:
+    """Integrals of ``t^k psi(t)`` against N(0, 1), k in `orders`: (k, M)."""
     t = np.linspace(-12.0, 12.0, 4801)
-    weights = np.exp(-0.5 * t**2) * t ** np.asarray(orders)[:, None]
-    return linalg.null_space(weights @ cosines(t))
-
-
-def root_table(log_ell: Array, orders: tuple[int, ...]) -> Array:
-    """Roots T(ell) of the conditioned covariance of the coefficients at every node: (J, M, P).
-
-    With precision ``Q = diag(1 / S(ell))`` the covariance conditioned on ``R^T c = 0`` is
-    ``N (N^T Q N)^{-1} N^T``, N spanning the null space of ``R^T``; the conditions hold between
-    nodes too. The columns are rotated to be nearly orthogonal under N(0, 1), smoothly in ell.
-    """
-    N = moment_free_space(orders)
-    roots = []
-    for ell in np.exp(log_ell):
-        L = linalg.cholesky(N.T @ (N / spectral_density(ell)[:, None]), lower=True)
-        roots.append(linalg.solve_triangular(L, N.T, lower=True).T)
-    t, weights = quadrature()
-    values = np.sqrt(weights[0])[:, None] * cosines(t) @ np.stack(roots)
-    return np.stack(roots) @ principal_rotations(values, len(log_ell) // 2)
-
-
-class Basis(NamedTuple):
-    """What h needs in t, tabulated over its length-scale.
-
-    Attributes
-    ----------
-    prior : InverseGamma
-        On ell_t.
-    log_ell : (J,) grid.
-    roots : (J, M, P) array
-    """
-
-    prior: InverseGamma
-    log_ell: Array
-    roots: Array
-
-
-def make_basis(has_residual: bool) -> Basis:
-    """Tabulate the basis; without delta, h keeps its part in t."""
-    grid = length_scale_grid(LENGTH_SCALE_T, N_NODES)
-    return Basis(LENGTH_SCALE_T, grid, root_table(grid, (0, 1) if has_residual else (0,)))
+    weights = np.exp(-0.5 * t**2) / np.sqrt(2.0 * np.pi) * (t[1] - t[0])
+    return (weights * t ** np.asarray(orders)[:, None]) @ cosines(construction, t)

@@ -5,8 +5,8 @@ from typing import Any
 import arviz_base
 import numpy as np
 
-from bne._posterior import Rows, Stage
 from bne._scaling import Scaling
+from bne._stages import Rows, Stage
 from bne._typing import Array
 
 

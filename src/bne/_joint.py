@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.spatial import cKDTree
 
-from bne._calibration import Basis, make_basis
+from bne._calibration import Basis, Construction
+from bne._cgp import ConstrainedGP
 from bne._kernels import (
     N_NODES,
     FeatureMap,
@@ -22,19 +23,24 @@ from bne._kernels import (
     resolve_kernel,
     spacing_and_range,
 )
+from bne._logistic import Logistic
 from bne._model import (
     FullData,
     FullHyperparameters,
     FullPriors,
     dimension,
+    expert_share,
     log_density,
     preconditioned_log_density,
     transform,
+    without_experts,
 )
 from bne._priors import InverseGamma, Priors, fit_inverse_gamma, length_scale_grid
 from bne._ratio import Ratio, make_ratio
 from bne._sampling import Draws, SamplerSettings, no_directions, sample, stiff_directions
 from bne._typing import Array
+
+CONSTRUCTIONS: dict[str, Construction] = {"logistic": Logistic(), "cgp": ConstrainedGP()}
 
 CALIBRATION_POINTS = 32
 """Feature points of h in x: G varies slowly with x, and each point carries 16 coefficients."""
@@ -51,11 +57,13 @@ class CalibrationFeatures(NamedTuple):
     feature_map : FeatureMap or None
     ell_x : InverseGamma
     basis : Basis
+    construction : Construction
     """
 
     feature_map: FeatureMap | None
     ell_x: InverseGamma
     basis: Basis
+    construction: Construction
 
     @property
     def n_points(self) -> int:
@@ -75,21 +83,29 @@ class CalibrationFeatures(NamedTuple):
             return np.ones((N_NODES, len(x), 1))
         return self.feature_map.tabulate(x)
 
+    def virtual(self) -> Array:
+        """Features at their own points (J, m_G, m_G)."""
+        if self.feature_map is None:
+            return np.ones((N_NODES, 1, 1))
+        return self.feature_map.tabulate(self.feature_map.points)
+
 
 def make_calibration(
-    x: Array, relevance: Array, seed: int, has_residual: bool
+    construction: Construction, x: Array, relevance: Array, seed: int, has_residual: bool
 ) -> CalibrationFeatures:
     """Choose the feature points of h, and the prior of its length-scale in x from their spacing."""
-    basis = make_basis(has_residual)
+    basis = construction.make_basis(has_residual)
     if x.shape[1] == 0:
-        return CalibrationFeatures(None, InverseGamma(2.0, 1.0), basis)
+        return CalibrationFeatures(None, InverseGamma(2.0, 1.0), basis, construction)
     kernel = resolve_kernel("matern32")
     points = choose_points(kernel, x * relevance, CALIBRATION_POINTS, seed) / relevance
     ell_x = fit_inverse_gamma(*spacing_and_range(points * relevance))
     grid = length_scale_grid(ell_x, N_NODES)
     feature_map = make_feature_map(kernel, points, grid, relevance)
     rotations = principal_rotations(feature_map.tabulate(x), N_NODES // 2)
-    return CalibrationFeatures(feature_map._replace(rotations=rotations), ell_x, basis)
+    return CalibrationFeatures(
+        feature_map._replace(rotations=rotations), ell_x, basis, construction
+    )
 
 
 class CalibrationDraws(NamedTuple):
@@ -111,10 +127,10 @@ class CalibrationDraws(NamedTuple):
 
     def ratio(self, features: CalibrationFeatures, x: Array) -> Ratio:
         """The ratio dG/du of every draw at N rows."""
-        first, weights = interpolation(self.log_ell_t, features.basis.log_ell)
-        neighbours = features.basis.roots[first[:, None] + np.arange(4)]
-        roots = np.einsum("sj,sjmp->smp", weights, neighbours)
-        return make_ratio(self.coefficients(features, x), roots, self.sigma_G)
+        roots = roots_at(features.basis, self.log_ell_t)
+        return make_ratio(
+            features.construction, self.coefficients(features, x), roots, self.sigma_G
+        )
 
     def coefficients(self, features: CalibrationFeatures, x: Array) -> Array:
         """``sigma_G`` times the coefficients of b(t) at N rows, completed: (S, N, P)."""
@@ -123,6 +139,12 @@ class CalibrationDraws(NamedTuple):
         missing = np.sqrt(missing_variance(table, grid, self.log_ell_x))
         whole = explained + missing[:, :, None] * self.xi[:, None, :]
         return self.sigma_G[:, None, None] * whole
+
+
+def roots_at(basis: Basis, log_ell_t: Array) -> Array:
+    """Roots T of every draw: (S, M, P)."""
+    first, weights = interpolation(log_ell_t, basis.log_ell)
+    return np.einsum("sj,sjmp->smp", weights, basis.roots[first[:, None] + np.arange(4)])
 
 
 def row_weights(x: Array, resid: Array) -> Array:
@@ -138,36 +160,51 @@ def row_weights(x: Array, resid: Array) -> Array:
     return np.exp(np.mean(log_variance) - log_variance)
 
 
+def visible_rotations(
+    table: Array, F: Array, weights: Array, ridge: float, reference: int
+) -> Array:
+    """Rotations (J, m, m) of delta's features to principal axes of what the data see of them."""
+    visible = without_experts(table, F, weights, expert_share(F, weights, ridge))
+    return principal_rotations(visible, reference)
+
+
 def build_data(
     F: Array,
     y: Array,
     table: Array,
-    gram: Array,
     grid: Array,
     table_G: Array,
     features: CalibrationFeatures,
     priors: Priors,
     weights: Array,
-    share: Array,
+    ridge: float,
 ) -> FullData:
-    """Pad and assemble the data of the log density; the fields are those of `FullData`."""
+    """Pad and assemble the data of the log density; the fields are those of `FullData`.
+
+    `ridge` is a guess of ``(sigma_eps / sigma_omega)^2``; the sampler's coordinates use it.
+    """
     n = int(ROW_BUCKETS[np.searchsorted(ROW_BUCKETS, len(y))])
     m = max(1, 32 * -(-table.shape[2] // 32))  # without delta one idle coordinate
+    m_G = CALIBRATION_POINTS if features.feature_map else 1
     pad = partial(_pad, n=n)
+    share = expert_share(F, weights, ridge)
+    visible = without_experts(table, F, weights, share)
     return FullData(
         y=pad(y, 0),
         mask=pad(np.ones(len(y)), 0),
         F=pad(F, 0),
         weights=pad(weights, 0),
         A=_pad(pad(table, 1), 2, m),
-        gram=_pad(gram, 1, m),
+        gram=_pad(np.sum(visible**2, axis=1), 1, m),
         share=pad(share, 1),
         grid=grid,
-        A_G=_pad(pad(table_G, 1), 2, CALIBRATION_POINTS if features.feature_map else 1),
+        A_G=_pad(pad(table_G, 1), 2, m_G),
         grid_x=features.grid_x,
         roots=features.basis.roots,
         grid_t=features.basis.log_ell,
+        virtual=_pad(_pad(features.virtual(), 1, m_G), 2, m_G),
         priors=FullPriors(priors, features.ell_x, features.basis.prior),
+        construction=features.construction,
     )
 
 
@@ -251,6 +288,7 @@ class JointDraws(NamedTuple):
     v: Array
     W: Array
     log_sigma_eps: Array
+    sigma_G: Array
 
 
 def unpack_draws(position: Array, data: FullData) -> JointDraws:
@@ -258,7 +296,9 @@ def unpack_draws(position: Array, data: FullData) -> JointDraws:
 
     def quantities(p: Any) -> JointDraws:
         state = transform(p, data)
-        return JointDraws(state.h, state.omega, state.v, state.W, state.log_sigma_eps)
+        return JointDraws(
+            state.h, state.omega, state.v, state.W, state.log_sigma_eps, state.sigma_G
+        )
 
     with jax.enable_x64(True):
         flat = jnp.asarray(position.reshape(-1, position.shape[-1]))

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import linalg
 
-from bne._calibration import cosines, quadrature
+from bne._calibration import Construction, cosines, quadrature
 from bne._gaussian import noise_scale
 from bne._kernels import interpolation
 from bne._priors import InverseGamma, Priors, half_normal_log_density
@@ -64,7 +64,10 @@ class FullData(NamedTuple):
     grid : (J,) log length-scales of delta.
     A_G : (J, n, m_G) features of h in x; ``grid_x`` (J,).
     roots : (J, M, P) of h in t; ``grid_t`` (J,).
+    virtual : (J, V, m_G)
+        Features of h at its own points, where a construction may set conditions.
     priors : FullPriors
+    construction : Construction
     """
 
     y: Any
@@ -79,7 +82,9 @@ class FullData(NamedTuple):
     grid_x: Any
     roots: Any
     grid_t: Any
+    virtual: Any
     priors: FullPriors
+    construction: Construction
 
 
 class FullState(NamedTuple):
@@ -91,9 +96,11 @@ class FullState(NamedTuple):
     W: Any
     mu: Any
     log_sigma_eps: Any
+    sigma_G: Any
     T: Any
     coefficients: Any
     log_Z: Any
+    log_constraint: Any
     log_determinant: Any
 
 
@@ -129,11 +136,14 @@ def unpack(position: Any, data: FullData) -> tuple[FullHyperparameters, Any, Any
     return h, position[start : start + K], position[start + K : start + K + m], rest
 
 
-def normaliser(coefficients: Any, T: Any, sigma_G: Any, xp: Any = jnp) -> Any:
+def normaliser(
+    construction: Construction, coefficients: Any, T: Any, sigma_G: Any, xp: Any = jnp
+) -> Any:
     """``log Z``, and mean and log standard deviation of t under r phi: (3, n), by quadrature."""
     t, weights = quadrature()
-    B = cosines(t) @ T
-    h = coefficients @ B.T - (0.5 * sigma_G**2 * xp.sum(B**2, axis=1))[None, :]
+    B = cosines(construction, t) @ T
+    s = coefficients @ B.T + construction.offset(B, sigma_G, xp)[None, :]
+    h = construction.log_link(s, xp)
     # any constant would do for `top`: it has no gradient
     top = xp.max(h if xp is np else jax.lax.stop_gradient(h), axis=1, keepdims=True)
     sums = xp.exp(h - top) @ weights.T
@@ -142,10 +152,13 @@ def normaliser(coefficients: Any, T: Any, sigma_G: Any, xp: Any = jnp) -> Any:
     return xp.stack([xp.log(sums[:, 0]) + top[:, 0], mean, log_sd])
 
 
-def log_ratio(t: Any, coefficients: Any, T: Any, sigma_G: Any, xp: Any = jnp) -> Any:
-    """h(t_i, x_i) row by row: (n,)."""
-    b = cosines(t, xp) @ T
-    return xp.sum(b * coefficients, axis=1) - 0.5 * sigma_G**2 * xp.sum(b**2, axis=1)
+def log_ratio(
+    construction: Construction, t: Any, coefficients: Any, T: Any, sigma_G: Any, xp: Any = jnp
+) -> Any:
+    """Log of the unnormalised ratio at (t_i, x_i), row by row: (n,)."""
+    b = cosines(construction, t, xp) @ T
+    s = xp.sum(b * coefficients, axis=1) + construction.offset(b, sigma_G, xp)
+    return construction.log_link(s, xp)
 
 
 def _map_v(z: Any, h: FullHyperparameters, target: Any, data: FullData) -> tuple[Any, Any]:
@@ -172,10 +185,11 @@ def _map_omega(z: Any, h: FullHyperparameters, rest: Any, data: FullData) -> tup
 def transform(position: Any, data: FullData) -> FullState:
     """Position -> the model's quantities."""
     h, z_omega, z_delta, W = unpack(position, data)
-    sigma_G = jnp.exp(h.log_sigma_G)
+    sigma_G = data.construction.amplitude(h.log_sigma_G, jnp)
     T = interpolate(data.roots, h.log_ell_t, data.grid_t)
     coefficients = sigma_G * (interpolate(data.A_G, h.log_ell_x, data.grid_x) @ W)
-    log_Z, mean, log_sd = normaliser(coefficients, T, sigma_G)
+    log_Z, mean, log_sd = normaliser(data.construction, coefficients, T, sigma_G)
+    virtual = sigma_G * (interpolate(data.virtual, h.log_ell_x, data.grid_x) @ W)
     log_sigma_eps = h.eta - jnp.sum(data.mask * log_sd) / jnp.sum(data.mask)
     target = data.mask * (data.y - jnp.exp(log_sigma_eps) * mean)
     v, log_det_v = _map_v(z_delta, h, target, data)
@@ -188,9 +202,11 @@ def transform(position: Any, data: FullData) -> FullState:
         W=W,
         mu=data.F @ omega + delta,
         log_sigma_eps=log_sigma_eps,
+        sigma_G=sigma_G,
         T=T,
         coefficients=coefficients,
         log_Z=log_Z,
+        log_constraint=data.construction.log_constraint(virtual, T),
         log_determinant=log_det_v + log_det_omega,
     )
 
@@ -211,14 +227,15 @@ def log_prior(state: FullState, priors: FullPriors) -> Any:
     )
     squares = jnp.sum(state.v**2) + jnp.sum(state.W**2)
     squares += jnp.sum(state.omega**2) * jnp.exp(-2.0 * h.log_sigma_omega)
-    return scales + length_scales - 0.5 * squares - state.omega.size * h.log_sigma_omega
+    normal = -0.5 * squares - state.omega.size * h.log_sigma_omega
+    return scales + length_scales + normal + state.log_constraint
 
 
 def log_likelihood(state: FullState, data: FullData) -> Any:
     """Pointwise log likelihood: ``h - log Z + log phi(t) - log sigma_eps``, (n,)."""
     sigma_eps = noise_scale(state.log_sigma_eps, jnp)
     t = (data.y - state.mu) / sigma_eps
-    h = log_ratio(t, state.coefficients, state.T, jnp.exp(state.h.log_sigma_G))
+    h = log_ratio(data.construction, t, state.coefficients, state.T, state.sigma_G)
     return h - state.log_Z - 0.5 * t**2 - 0.5 * np.log(2.0 * np.pi) - jnp.log(sigma_eps)
 
 

@@ -1,195 +1,38 @@
-"""Rows in the model's units -> posterior draws of each stage, and what they say at new rows."""
+"""Rows in the model's units -> posterior draws of each stage."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
 import numpy as np
 from tqdm.auto import tqdm
 
 from bne import _gaussian, _joint
 from bne._gaussian import Hyperparameters
-from bne._joint import CalibrationDraws, CalibrationFeatures, make_calibration
+from bne._joint import CONSTRUCTIONS, CalibrationDraws, CalibrationFeatures, make_calibration
 from bne._kernels import (
     N_NODES,
-    FeatureMap,
     KernelFunction,
     choose_points,
     interpolate,
     make_feature_map,
-    missing_variance,
-    principal_rotations,
-    process_draws,
     spacing_and_range,
 )
 from bne._linalg import projection_coefficients
-from bne._model import expert_share, without_experts
-from bne._predictive import ConditionalDraws, chunks
 from bne._priors import InverseGamma, Priors, fit_inverse_gamma, length_scale_grid
-from bne._ratio import ROW_ELEMENTS
 from bne._relevance import fit_relevance
 from bne._sampling import Laplace, SamplerSettings, laplace, sample
+from bne._stages import Residual, Rows, Stage, StageDraws
 from bne._threads import single_blas_thread
 from bne._typing import Array
 
 RANK = 128
 """Spectral tables are padded to this many directions, so that most fits share one program."""
 
-
 CAREFUL = 0.95
 """Target acceptance of stages 1 and 2, where a leapfrog step costs next to nothing."""
 
 UNUSED = InverseGamma(2.0, 1.0)
 """Prior of a length-scale that no likelihood sees: stage 1 is stage 2 without features."""
-
-
-class Rows(NamedTuple):
-    """Rows in the model's units: inputs x (N, d) and experts' predictions f (N, K)."""
-
-    x: Array
-    f: Array
-
-
-class Residual(NamedTuple):
-    """The process delta: its features, and what is taken off them to keep clear of the experts.
-
-    Attributes
-    ----------
-    feature_map : FeatureMap
-    overlap : (J, K, m) array or None
-        Coefficients of the features on the experts at the training rows (``orthogonalize=True``).
-    """
-
-    feature_map: FeatureMap
-    overlap: Array | None
-
-    def rotated(self, rotations: Array) -> "Residual":
-        """The same process in rotated features (`principal_rotations`)."""
-        overlap = None if self.overlap is None else self.overlap @ rotations
-        return Residual(self.feature_map._replace(rotations=rotations), overlap)
-
-    def tabulate(self, rows: Rows) -> tuple[Array, Array]:
-        """Features, and the features before orthogonalisation: (J, N, m) each."""
-        table = self.feature_map.tabulate(rows.x)
-        return (table if self.overlap is None else table - rows.f @ self.overlap), table
-
-
-class StageDraws(NamedTuple):
-    """Posterior draws of one stage, chains joined: S = chains x draws.
-
-    Attributes
-    ----------
-    omega : (S, K); sigma_omega, sigma_eps : (S,)
-    sigma_delta, log_ell, xi : (S,) or None
-        ``xi`` completes delta off the training rows, one number a draw.
-    v : (S, m) or None
-    position : (chain, draw, dim)
-        What the sampler moved.
-    statistics : dict of (chain, draw)
-    calibration : CalibrationDraws or None
-        Draws of h; None is G = I.
-    """
-
-    omega: Array
-    sigma_omega: Array
-    sigma_eps: Array
-    sigma_delta: Array | None
-    log_ell: Array | None
-    v: Array | None
-    xi: Array | None
-    position: Array
-    statistics: dict[str, Array]
-    calibration: CalibrationDraws | None = None
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Chains and draws."""
-        return self.position.shape[:2]
-
-    def quantities(self, expert_names: list[str]) -> dict[str, Array]:
-        """Weights and hyperparameters by name, (chain, draw) each: what diagnostics look at."""
-        named = {f"weights[{n}]": w for n, w in zip(expert_names, self.omega.T, strict=True)}
-        named |= {"weight_scale": self.sigma_omega, "noise_scale": self.sigma_eps}
-        if self.sigma_delta is not None and self.log_ell is not None:
-            named |= {"residual_scale": self.sigma_delta, "length_scale": np.exp(self.log_ell)}
-        if self.calibration is not None:
-            named |= {
-                "calibration_scale": self.calibration.sigma_G,
-                "calibration_length_scale_t": np.exp(self.calibration.log_ell_t),
-                "calibration_length_scale_x": np.exp(self.calibration.log_ell_x),
-            }
-        return {name: self.by_chain(values) for name, values in named.items()}
-
-    def by_chain(self, values: Array) -> Array:
-        """Reshape (S, ...) to (chain, draw, ...)."""
-        return values.reshape(*self.shape, *values.shape[1:])
-
-
-PREDICTIVE_DRAWS = 1000
-"""Draws that answers are averaged over, evenly spaced among all; neighbours add little."""
-
-
-class Stage(NamedTuple):
-    """Draws of one stage with the features they belong to: the posterior of F(y | x) anywhere.
-
-    Attributes
-    ----------
-    draws : StageDraws
-    residual : Residual or None
-    features : CalibrationFeatures or None
-    """
-
-    draws: StageDraws
-    residual: Residual | None = None
-    features: CalibrationFeatures | None = None
-
-    def thinned(self) -> "Stage":
-        """The stage with at most `PREDICTIVE_DRAWS` draws."""
-        S = len(self.draws.omega)
-        if S <= PREDICTIVE_DRAWS:
-            return self
-        kept = np.linspace(0, S - 1, PREDICTIVE_DRAWS).round().astype(int)
-        fields = self.draws._asdict()
-        shared = {k: fields.pop(k) for k in ("position", "statistics")}
-        thin = jax.tree.map(lambda a: a[kept], fields)
-        return self._replace(draws=StageDraws(**thin, **shared))
-
-    @property
-    def row_elements(self) -> int:
-        """Numbers that a draw at a row takes: what chunks of rows are made by."""
-        return 1 if self.features is None else ROW_ELEMENTS
-
-    def delta(self, rows: Rows) -> Array:
-        """Draws of delta at N rows, completed with the variance the features leave out: (S, N)."""
-        draws = self.draws
-        if self.residual is None:
-            return np.zeros((len(draws.omega), len(rows.f)))
-        assert draws.v is not None and draws.xi is not None
-        assert draws.sigma_delta is not None and draws.log_ell is not None
-        grid = self.residual.feature_map.log_ell
-        table, raw = self.residual.tabulate(rows)
-        explained = process_draws(table, grid, draws.log_ell, draws.v)
-        missing = np.sqrt(missing_variance(raw, grid, draws.log_ell))
-        return draws.sigma_delta[:, None] * (explained + missing * draws.xi[:, None])
-
-    def mu(self, rows: Rows) -> Array:
-        """Draws of mu at N rows: (S, N)."""
-        return self.draws.omega @ rows.f.T + self.delta(rows)
-
-    def conditional(self, rows: Rows) -> ConditionalDraws:
-        """The posterior of F(y | x) at N rows (Eq. 4)."""
-        ratio = None
-        if self.features is not None and self.draws.calibration is not None:
-            ratio = self.draws.calibration.ratio(self.features, rows.x)
-        return ConditionalDraws(self.mu(rows), self.draws.sigma_eps, ratio)
-
-    def log_likelihood(self, rows: Rows, y: Array) -> Array:
-        """Pointwise log likelihood in the model's units: (S, n)."""
-        parts = []
-        for part in chunks(len(y), self.row_elements * len(self.draws.omega)):
-            conditional = self.conditional(Rows(rows.x[part], rows.f[part]))
-            parts.append(conditional.log_pdf_draws(y[part], np.arange(len(y[part]))))
-        return np.concatenate(parts, axis=1)
 
 
 def make_residual(
@@ -310,37 +153,33 @@ def sample_full(
     grid = length_scale_grid(priors.ell, N_NODES)
     table = residual.tabulate(rows)[0] if residual else np.zeros((N_NODES, len(y), 0))
     weights = _joint.row_weights(rows.x, _stage_two_residuals(rows.f, y, table, grid, mode))
-    share = expert_share(rows.f, weights, float(np.exp(2.0 * (mode[2] - mode[0]))))
-    visible = without_experts(table, rows.f, weights, share)
+    ridge = float(np.exp(2.0 * (mode[2] - mode[0])))
     if residual is not None:
-        rotations = principal_rotations(visible, int(np.argmin(np.abs(grid - mode[3]))))
-        residual, table, visible = (
-            residual.rotated(rotations),
-            table @ rotations,
-            visible @ rotations,
-        )
+        reference = int(np.argmin(np.abs(grid - mode[3])))
+        rotations = _joint.visible_rotations(table, rows.f, weights, ridge, reference)
+        residual, table = residual.rotated(rotations), table @ rotations
     data = _joint.build_data(
         F=rows.f,
         y=y,
         table=table,
-        gram=np.sum(visible**2, axis=1),
         grid=grid,
         table_G=features.tabulate(rows.x),
         features=features,
         priors=priors,
         weights=weights,
-        share=share,
+        ridge=ridge,
     )
     position, statistics = _joint.sample_joint(data, mode, len(y), settings, seed, progress)
     state = _joint.unpack_draws(position, data)
     S = len(state.omega)
     rng = np.random.default_rng(seed.spawn(1)[0])
+    roots = _joint.roots_at(features.basis, state.h.log_ell_t)
     calibration = CalibrationDraws(
-        sigma_G=np.exp(state.h.log_sigma_G),
+        sigma_G=state.sigma_G,
         log_ell_x=state.h.log_ell_x,
         log_ell_t=state.h.log_ell_t,
         W=state.W[:, : features.n_points],
-        xi=rng.standard_normal((S, state.W.shape[2])),
+        xi=features.construction.completion(roots, state.sigma_G, rng),
     )
     draws = StageDraws(
         omega=state.omega,
@@ -426,7 +265,10 @@ def sample_posterior(
                 rows, y, residual, priors, settings, stage_seeds[1], bar.update
             )
         if calibration is not None:
-            features = make_calibration(rows.x, relevance, point_seed, residual is not None)
+            construction = CONSTRUCTIONS[calibration]
+            features = make_calibration(
+                construction, rows.x, relevance, point_seed, residual is not None
+            )
             stages["full"] = sample_full(
                 rows, y, residual, features, priors, mode, settings, stage_seeds[2], bar.update
             )

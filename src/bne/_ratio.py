@@ -1,8 +1,8 @@
 """Draws of the ratio r(t | x) = dG/du: log density, CDF and moments in the coordinate t.
 
-h is kept as a cosine series, exact at any t. The CDF is the integral of a cubic interpolant of the
-density on the quadrature nodes, with slopes limited so that the interpolant is never negative: in
-every draw and at every x a CDF, whatever the coefficients.
+The ratio's predictor is kept as a cosine series, exact at any t. The CDF is the integral of a cubic
+interpolant of the density on the quadrature nodes, with slopes limited so that the interpolant is
+never negative: in every draw and at every x a CDF, whatever the coefficients.
 """
 
 from typing import NamedTuple
@@ -11,10 +11,9 @@ import numpy as np
 from scipy import special
 from scipy.optimize import elementwise
 
-from bne._calibration import FREQUENCIES, HALF_WIDTH, N_COSINES, NODE_SPACING, NORMS, quadrature
+from bne._calibration import HALF_WIDTH, NODE_SPACING, Construction, quadrature
 from bne._typing import Array, Integers
 
-N_SERIES = 2 * N_COSINES - 1
 ROW_ELEMENTS = 400
 """Numbers held for a draw at a row: three tables on the nodes, and temporaries as large."""
 
@@ -22,13 +21,16 @@ FAR = 12.0
 """|t| beyond which no draw has mass that a level of 1e-12 could see."""
 
 
+TABLES = ("series", "log_Z", "mean", "variance", "density", "slope", "mass", "ends")
+
+
 class Ratio(NamedTuple):
     """S draws at n rows.
 
     Attributes
     ----------
-    series : (S, n, 2M - 1)
-        Cosine coefficients of h, centring included.
+    series : (S, n, L)
+        Cosine coefficients of the predictor s.
     log_Z : (S, n)
     mean, variance : (S, n)
         Moments of t.
@@ -36,6 +38,7 @@ class Ratio(NamedTuple):
         On the nodes: r phi, its limited derivative, and the CDF.
     ends : (S, n, 2)
         r at -L and L, and beyond them.
+    construction : Construction
     """
 
     series: Array
@@ -46,16 +49,17 @@ class Ratio(NamedTuple):
     slope: Array
     mass: Array
     ends: Array
+    construction: Construction
 
     def log_ratio(self, t: Array, row: Integers) -> Array:
         """Log r at t (S, k), the k-th column at row[k]: Clenshaw's sum of the series."""
-        inside = np.clip(t, -HALF_WIDTH, HALF_WIDTH)
-        twice = 2.0 * np.cos((inside + HALF_WIDTH) * FREQUENCIES[1])
+        twice = 2.0 * np.cos(self.construction.angle(t))
         series = self.series[:, row]
         last, previous = np.zeros_like(t), np.zeros_like(t)
-        for k in range(N_SERIES - 1, 0, -1):
+        for k in range(series.shape[2] - 1, 0, -1):
             last, previous = series[:, :, k] + twice * last - previous, last
-        return series[:, :, 0] + 0.5 * twice * last - previous - self.log_Z[:, row]
+        s = series[:, :, 0] + 0.5 * twice * last - previous
+        return self.construction.log_link(s) - self.log_Z[:, row]
 
     def cdf(self, t: Array, row: Integers) -> Array:
         """CDF of t (S, k), the k-th column at row[k]."""
@@ -75,7 +79,7 @@ class Ratio(NamedTuple):
         """Quantiles of t at levels u, one draw and one row each; all of one shape."""
 
         def excess(t: Array, u: Array, draw: Integers, row: Integers) -> Array:
-            one = Ratio(*(field[draw, row][None] for field in self))
+            one = self._replace(**{k: getattr(self, k)[draw, row][None] for k in TABLES})
             return one.cdf(t[None, :], np.arange(t.size))[0] - u
 
         ends = np.full(u.size, -FAR), np.full(u.size, FAR)
@@ -94,22 +98,26 @@ def _hermite_integral(s: Array, p0: Array, p1: Array, m0: Array, m1: Array) -> A
     )
 
 
-def make_ratio(coefficients: Array, roots: Array, sigma_G: Array) -> Ratio:
+def make_ratio(
+    construction: Construction, coefficients: Array, roots: Array, sigma_G: Array
+) -> Ratio:
     """Tabulate the ratio.
 
     Parameters
     ----------
+    construction : Construction
     coefficients : (S, n, P)
         Of b(t), sigma_G included.
     roots : (S, M, P)
         ``T(ell_t)``: b(t) = T^T psi(t).
     sigma_G : (S,)
     """
-    series = _cosine_series(coefficients, roots, sigma_G)
+    series = construction.series(coefficients, roots, sigma_G)
     t, weights = quadrature()
-    angle = (t + HALF_WIDTH)[None, :] * np.arange(N_SERIES)[:, None] * FREQUENCIES[1]
-    h = series @ np.cos(angle)
-    h_slope = series @ (-np.sin(angle) * np.arange(N_SERIES)[:, None] * FREQUENCIES[1])
+    order = np.arange(series.shape[2])[:, None]
+    angle, turn = construction.angle(t), construction.angle_slope(t)
+    s, s_slope = series @ np.cos(order * angle), series @ (-np.sin(order * angle) * order * turn)
+    h, h_slope = construction.log_link(s), construction.log_link_slope(s) * s_slope
     top = np.max(h, axis=2, keepdims=True)
     r = np.exp(h - top)
     Z = r @ weights[0]
@@ -132,19 +140,5 @@ def make_ratio(coefficients: Array, roots: Array, sigma_G: Array) -> Ratio:
         slope=slope / total,
         mass=mass / total,
         ends=r[:, :, [0, -1]] / total,
+        construction=construction,
     )
-
-
-def _cosine_series(coefficients: Array, roots: Array, sigma_G: Array) -> Array:
-    """Cosine coefficients of h; ``|b|^2`` by 2 cos(i a) cos(j a) = cos((i+j) a) + cos((i-j) a)."""
-    S, n, _ = coefficients.shape
-    roots = roots * NORMS[:, None]
-    series = np.zeros((S, n, N_SERIES))
-    series[:, :, :N_COSINES] = coefficients @ roots.transpose(0, 2, 1)
-    squares = -0.25 * sigma_G[:, None, None] ** 2 * (roots @ roots.transpose(0, 2, 1))
-    centring = np.zeros((S, N_SERIES))
-    for i in range(N_COSINES):
-        for j in range(N_COSINES):
-            centring[:, i + j] += squares[:, i, j]
-            centring[:, abs(i - j)] += squares[:, i, j]
-    return series + centring[:, None, :]

@@ -18,6 +18,7 @@ from bne._scaling import fit_scaling
 from bne._typing import Array
 
 STAGES = ("ensemble", "additive", "full")
+CALIBRATIONS = ("logistic", "cgp")
 MIN_ROWS = 3
 
 
@@ -35,16 +36,17 @@ class BNERegressor(RegressorMixin, BaseEstimator):
     residual : {"matern12", "matern32", "matern52", "rbf"}, function or None, default="matern32"
         Kernel of the residual process, or a positive-definite function of the scaled Euclidean
         distance with k(0) = 1. None leaves the process out: the original ensemble.
-    calibration : {"logistic"} or None, default="logistic"
-        Construction of the calibration function G, or None for Gaussian noise: the paper's Bayesian
-        additive ensemble, which is much quicker to fit.
+    calibration : {"logistic", "cgp"} or None, default="logistic"
+        Construction of the calibration function G: a logistic Gaussian process, or the paper's
+        constrained one (slower and less accurate, see docs/deviations.md). None is Gaussian noise:
+        the paper's Bayesian additive ensemble, which is much quicker to fit.
     length_scales : {"shared", "per_input"}, default="shared"
         One length-scale, or one for each input.
     orthogonalize : bool, default=False
         Restrict the residual to what the experts cannot express on the training rows.
     feature_points : int, default=128
         The residual is exact while there are at most this many distinct rows of inputs; beyond, it
-        is carried by as many k-means centres, at a cost linear in the number of rows.
+        is carried by as many of them (randomly pivoted Cholesky), at a cost linear in the rows.
     cv : int, splitter, iterable or "prefit", default=None
         How regressors predict rows they have not seen; None is 5 folds, "prefit" uses them as they
         are.
@@ -150,6 +152,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         """
         from bne import _posterior  # jax is imported here, not with the package
         from bne._sampling import SamplerSettings
+        from bne._stages import Rows
 
         self._check_settings()
         X, y = self._check_X(X, y, reset=True)
@@ -169,7 +172,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         self.n_rows_ = len(y)
         _warn_constant(self.expert_names_, f)
         self.scaling_ = fit_scaling(x, f, y)
-        rows = _posterior.Rows(self.scaling_.inputs(x), self.scaling_.outcome(f))
+        rows = Rows(self.scaling_.inputs(x), self.scaling_.outcome(f))
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         self.posterior_ = _posterior.sample_posterior(
             rows,
@@ -223,8 +226,8 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         -------
         PredictiveDistribution
         """
-        from bne._posterior import Rows
         from bne._predictive import PredictiveDistribution
+        from bne._stages import Rows
 
         rows = Rows(*self._rows(X))
         posterior = self._stage(stage).thinned()
@@ -305,8 +308,11 @@ class BNERegressor(RegressorMixin, BaseEstimator):
             value = getattr(self, name)
             if not isinstance(value, int | np.integer) or value < least:
                 raise ValueError(f"`{name}` must be an integer >= {least}; got {value!r}.")
-        if self.calibration not in (None, "logistic"):
-            raise ValueError(f"`calibration` must be 'logistic' or None; got {self.calibration!r}.")
+        if self.calibration not in (None, *CALIBRATIONS):
+            raise ValueError(
+                f"`calibration` must be one of {list(CALIBRATIONS)} or None; got "
+                f"{self.calibration!r}."
+            )
         if self.length_scales not in ("shared", "per_input"):
             raise ValueError(
                 f"`length_scales` must be 'shared' or 'per_input'; got {self.length_scales!r}."

@@ -7,9 +7,10 @@ from scipy import stats
 
 from bne import BNERegressor
 from bne._kernels import make_feature_map, resolve_kernel
-from bne._posterior import Residual, Rows, sample_stage
+from bne._posterior import sample_stage
 from bne._priors import InverseGamma, Priors, length_scale_grid
 from bne._sampling import SamplerSettings
+from bne._stages import Residual, Rows
 from bne.datasets import make_wave_1d
 from conftest import EXPERTS
 

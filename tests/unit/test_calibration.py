@@ -6,12 +6,19 @@ import numpy as np
 import pytest
 from scipy import integrate, special, stats
 
-from bne import _calibration, _model
-from bne._calibration import HALF_WIDTH, cosines, make_basis, quadrature
+from bne import _logistic, _model
+from bne._calibration import HALF_WIDTH, quadrature
+from bne._calibration import cosines as cosines_of
 from bne._kernels import interpolate
+from bne._logistic import Logistic
 from bne._ratio import make_ratio
 
-BASIS = make_basis(has_residual=True)
+LOGISTIC = Logistic()
+BASIS = LOGISTIC.make_basis(has_residual=True)
+
+
+def cosines(t):
+    return cosines_of(LOGISTIC, t)
 
 
 def root(ell):
@@ -38,7 +45,7 @@ def test_cosines_are_orthonormal_and_flat_at_the_ends():
     t = np.linspace(-HALF_WIDTH, HALF_WIDTH, 20_001)
     gram = integrate.trapezoid(cosines(t)[:, :, None] * cosines(t)[:, None, :], t, axis=0)
     np.testing.assert_allclose(gram, np.eye(gram.shape[0]), atol=1e-6)
-    direct = np.cos((t[:, None] + HALF_WIDTH) * _calibration.FREQUENCIES) * _calibration.NORMS
+    direct = np.cos((t[:, None] + HALF_WIDTH) * _logistic.FREQUENCIES) * LOGISTIC.norms
     np.testing.assert_allclose(cosines(t), direct, atol=1e-12)
     beyond = cosines(np.array([HALF_WIDTH, HALF_WIDTH + 3.0, -9.0, -HALF_WIDTH]))
     np.testing.assert_allclose(beyond[0], beyond[1])
@@ -47,7 +54,7 @@ def test_cosines_are_orthonormal_and_flat_at_the_ends():
 
 def test_the_basis_approximates_the_matern_kernel():
     ell = 1.0
-    S = _calibration.spectral_density(ell)
+    S = _logistic.spectral_density(ell)
     t = np.linspace(-2, 2, 9)
     approximate = (cosines(t) * S) @ cosines(t).T
     r = np.sqrt(3) * np.abs(t[:, None] - t[None]) / ell
@@ -65,7 +72,7 @@ def test_h_has_no_mean_and_no_slope_under_the_normal(ell):
 
 def test_conditioning_equals_the_dense_formula_at_a_node():
     j = 12
-    D = np.diag(_calibration.spectral_density(np.exp(BASIS.log_ell[j])))
+    D = np.diag(_logistic.spectral_density(np.exp(BASIS.log_ell[j])))
     t = np.linspace(-12, 12, 40_001)
     moments = stats.norm.pdf(t) * np.stack([np.ones_like(t), t])
     R = integrate.trapezoid(moments[:, :, None] * cosines(t)[None], t, axis=1).T
@@ -77,7 +84,9 @@ def test_conditioning_equals_the_dense_formula_at_a_node():
 def test_normaliser_equals_adaptive_quadrature():
     coefficients, roots, sigma_G = prior_draws(30, 2, amplitude=3.0)
     for s in range(30):
-        log_Z, mean, log_sd = _model.normaliser(coefficients[s], roots[s], sigma_G[s], xp=np)
+        log_Z, mean, log_sd = _model.normaliser(
+            LOGISTIC, coefficients[s], roots[s], sigma_G[s], xp=np
+        )
         for i in range(2):
 
             def integrand(t, power=0, s=s, i=i):
@@ -101,7 +110,7 @@ def test_normaliser_equals_adaptive_quadrature():
 
 def test_every_draw_is_a_cdf():
     coefficients, roots, sigma_G = prior_draws(500, 20, amplitude=3.0)
-    ratio = make_ratio(coefficients, roots, sigma_G)  # 10,000 (draw, x) pairs
+    ratio = make_ratio(LOGISTIC, coefficients, roots, sigma_G)  # 10,000 (draw, x) pairs
     t = np.concatenate([[-40.0], np.linspace(-8, 8, 401), [40.0]])
     fine = np.tile(np.linspace(-10, 10, 401), (500, 1))
     for row in range(20):
@@ -116,7 +125,7 @@ def test_every_draw_is_a_cdf():
 
 def test_ratio_tables_equal_the_formula():
     coefficients, roots, sigma_G = prior_draws(8, 4, amplitude=1.5, seed=3)
-    ratio = make_ratio(coefficients, roots, sigma_G)
+    ratio = make_ratio(LOGISTIC, coefficients, roots, sigma_G)
     rng = np.random.default_rng(0)
     t, row = rng.uniform(-6, 6, size=(8, 9)), rng.integers(4, size=9)
     log_r, F = ratio.log_ratio(t, row), ratio.cdf(t, row)
@@ -144,7 +153,7 @@ def test_ratio_tables_equal_the_formula():
 
 def test_an_outlier_far_beyond_the_basis_is_harmless():
     coefficients, roots, sigma_G = prior_draws(20, 2, amplitude=2.0)
-    ratio = make_ratio(coefficients, roots, sigma_G)
+    ratio = make_ratio(LOGISTIC, coefficients, roots, sigma_G)
     t = np.array([-30.0, -8.0, -HALF_WIDTH, HALF_WIDTH, 8.0, 30.0])
     log_r = ratio.log_ratio(np.tile(t, (20, 1)), np.zeros(6, dtype=int))
     np.testing.assert_allclose(log_r[:, 0], log_r[:, 2])
@@ -158,7 +167,7 @@ def test_prior_predictive_is_close_to_the_normal():
     for sigma in (1.0, 2.0):
         z = rng.normal(size=(4000, 1, BASIS.roots.shape[2]))
         roots = np.stack([root(BASIS.prior.quantile(q)) for q in rng.uniform(0.01, 0.99, 4000)])
-        ratio = make_ratio(sigma * z, roots, np.full(4000, sigma))
+        ratio = make_ratio(LOGISTIC, sigma * z, roots, np.full(4000, sigma))
         total = np.mean(ratio.variance + ratio.mean**2) - np.mean(ratio.mean) ** 2
         assert abs(np.sqrt(total) - 1) < 0.05
         F = np.mean(ratio.mass[:, 0], axis=0)
@@ -166,4 +175,4 @@ def test_prior_predictive_is_close_to_the_normal():
 
 
 def test_without_delta_h_keeps_its_slope():
-    assert make_basis(has_residual=False).roots.shape[2] == BASIS.roots.shape[2] + 1
+    assert LOGISTIC.make_basis(has_residual=False).roots.shape[2] == BASIS.roots.shape[2] + 1

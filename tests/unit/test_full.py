@@ -6,7 +6,7 @@ from scipy import integrate
 from scipy.special import ndtr
 
 from bne import BNERegressor
-from bne._posterior import Rows
+from bne._stages import Rows
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 from bne import _gaussian
 from bne._gaussian import Hyperparameters
 from bne._kernels import interpolate, make_feature_map, resolve_kernel
-from bne._posterior import Residual, Rows, Stage, StageDraws
 from bne._priors import InverseGamma, Priors, fit_inverse_gamma, length_scale_grid
+from bne._stages import Residual, Rows, Stage, StageDraws
 
 MATERN = resolve_kernel("matern32")
 GRID = np.log(0.7) + 0.15 * np.arange(-4, 5)

@@ -9,7 +9,10 @@ from scipy import special, stats
 from bne import _joint, _model
 from bne._calibration import cosines
 from bne._kernels import interpolate, make_feature_map, resolve_kernel
+from bne._logistic import Logistic
 from bne._priors import InverseGamma, Priors, length_scale_grid
+
+LOGISTIC = Logistic()
 
 
 @pytest.fixture(scope="module")
@@ -21,20 +24,17 @@ def problem():
     priors = Priors(InverseGamma(3.0, 2.0))
     grid = length_scale_grid(priors.ell, 32)
     table = make_feature_map(resolve_kernel("matern32"), x[:12], grid).tabulate(x)
-    features = _joint.make_calibration(x, np.ones(1), 0, has_residual=True)
-    weights = _joint.row_weights(x, y - F @ [0.7, 0.1])
-    share = _model.expert_share(F, weights, 0.3)
+    features = _joint.make_calibration(LOGISTIC, x, np.ones(1), 0, has_residual=True)
     data = _joint.build_data(
         F=F,
         y=y,
         table=table,
-        gram=np.sum(_model.without_experts(table, F, weights, share) ** 2, axis=1),
         grid=grid,
         table_G=features.tabulate(x),
         features=features,
         priors=priors,
-        weights=weights,
-        share=share,
+        weights=_joint.row_weights(x, y - F @ [0.7, 0.1]),
+        ridge=0.3,
     )
     mode = np.log([0.7, 0.4, 0.4, 1.0])
     return data, _joint.starts(data, mode, 3, rng), (F, y, table, features, x)
@@ -89,10 +89,10 @@ def test_density_equals_the_model_written_out(problem):
     T = interpolate(features.basis.roots, float(h.log_ell_t), features.basis.log_ell)
     coefficients = sigma_G * A_G @ state.W[: A_G.shape[1]]
     grid = np.linspace(-9, 9, 20_001)
-    b = cosines(grid) @ T
+    b = cosines(LOGISTIC, grid) @ T
     centring = -0.5 * sigma_G**2 * np.sum(b**2, axis=1)
     Z = np.trapezoid(np.exp(coefficients @ b.T + centring) * stats.norm.pdf(grid), grid, axis=1)
-    b_t = cosines(t) @ T
+    b_t = cosines(LOGISTIC, t) @ T
     h_t = np.sum(b_t * coefficients, axis=1) - 0.5 * sigma_G**2 * np.sum(b_t**2, axis=1)
     log_joint = np.sum(h_t - np.log(Z) + stats.norm.logpdf(t) - np.log(sigma_eps))
     log_joint += np.sum(stats.norm.logpdf(state.v)) + np.sum(stats.norm.logpdf(state.W))

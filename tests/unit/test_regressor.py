@@ -15,7 +15,7 @@ from sklearn.linear_model import LinearRegression
 
 from bne import BNERegressor, SamplingWarning, _sampling
 from bne._kernels import interpolate
-from bne._posterior import Rows
+from bne._stages import Rows
 from conftest import EXPERTS
 
 TINY = {"calibration": None, "chains": 2, "warmup": 60, "draws": 60, "random_state": 0}

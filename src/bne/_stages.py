@@ -1,0 +1,162 @@
+"""Posterior draws of a stage, with the features they belong to: what they say at new rows."""
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from bne._joint import CalibrationDraws, CalibrationFeatures
+from bne._kernels import FeatureMap, missing_variance, process_draws
+from bne._predictive import ConditionalDraws, chunks
+from bne._ratio import ROW_ELEMENTS
+from bne._typing import Array
+
+
+class Rows(NamedTuple):
+    """Rows in the model's units: inputs x (N, d) and experts' predictions f (N, K)."""
+
+    x: Array
+    f: Array
+
+
+class Residual(NamedTuple):
+    """The process delta: its features, and what is taken off them to keep clear of the experts.
+
+    Attributes
+    ----------
+    feature_map : FeatureMap
+    overlap : (J, K, m) array or None
+        Coefficients of the features on the experts at the training rows (``orthogonalize=True``).
+    """
+
+    feature_map: FeatureMap
+    overlap: Array | None
+
+    def rotated(self, rotations: Array) -> "Residual":
+        """The same process in rotated features (`principal_rotations`)."""
+        overlap = None if self.overlap is None else self.overlap @ rotations
+        return Residual(self.feature_map._replace(rotations=rotations), overlap)
+
+    def tabulate(self, rows: Rows) -> tuple[Array, Array]:
+        """Features, and the features before orthogonalisation: (J, N, m) each."""
+        table = self.feature_map.tabulate(rows.x)
+        return (table if self.overlap is None else table - rows.f @ self.overlap), table
+
+
+class StageDraws(NamedTuple):
+    """Posterior draws of one stage, chains joined: S = chains x draws.
+
+    Attributes
+    ----------
+    omega : (S, K); sigma_omega, sigma_eps : (S,)
+    sigma_delta, log_ell, xi : (S,) or None
+        ``xi`` completes delta off the training rows, one number a draw.
+    v : (S, m) or None
+    position : (chain, draw, dim)
+        What the sampler moved.
+    statistics : dict of (chain, draw)
+    calibration : CalibrationDraws or None
+        Draws of h; None is G = I.
+    """
+
+    omega: Array
+    sigma_omega: Array
+    sigma_eps: Array
+    sigma_delta: Array | None
+    log_ell: Array | None
+    v: Array | None
+    xi: Array | None
+    position: Array
+    statistics: dict[str, Array]
+    calibration: CalibrationDraws | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Chains and draws."""
+        return self.position.shape[:2]
+
+    def quantities(self, expert_names: list[str]) -> dict[str, Array]:
+        """Weights and hyperparameters by name, (chain, draw) each: what diagnostics look at."""
+        named = {f"weights[{n}]": w for n, w in zip(expert_names, self.omega.T, strict=True)}
+        named |= {"weight_scale": self.sigma_omega, "noise_scale": self.sigma_eps}
+        if self.sigma_delta is not None and self.log_ell is not None:
+            named |= {"residual_scale": self.sigma_delta, "length_scale": np.exp(self.log_ell)}
+        if self.calibration is not None:
+            if np.ptp(self.calibration.sigma_G) > 0:  # one construction holds it fixed
+                named["calibration_scale"] = self.calibration.sigma_G
+            named |= {
+                "calibration_length_scale_t": np.exp(self.calibration.log_ell_t),
+                "calibration_length_scale_x": np.exp(self.calibration.log_ell_x),
+            }
+        return {name: self.by_chain(values) for name, values in named.items()}
+
+    def by_chain(self, values: Array) -> Array:
+        """Reshape (S, ...) to (chain, draw, ...)."""
+        return values.reshape(*self.shape, *values.shape[1:])
+
+
+PREDICTIVE_DRAWS = 1000
+"""Draws that answers are averaged over, evenly spaced among all; neighbours add little."""
+
+
+class Stage(NamedTuple):
+    """Draws of one stage with the features they belong to: the posterior of F(y | x) anywhere.
+
+    Attributes
+    ----------
+    draws : StageDraws
+    residual : Residual or None
+    features : CalibrationFeatures or None
+    """
+
+    draws: StageDraws
+    residual: Residual | None = None
+    features: CalibrationFeatures | None = None
+
+    def thinned(self) -> "Stage":
+        """The stage with at most `PREDICTIVE_DRAWS` draws."""
+        S = len(self.draws.omega)
+        if S <= PREDICTIVE_DRAWS:
+            return self
+        kept = np.linspace(0, S - 1, PREDICTIVE_DRAWS).round().astype(int)
+        fields = self.draws._asdict()
+        shared = {k: fields.pop(k) for k in ("position", "statistics")}
+        thin = jax.tree.map(lambda a: a[kept], fields)
+        return self._replace(draws=StageDraws(**thin, **shared))
+
+    @property
+    def row_elements(self) -> int:
+        """Numbers that a draw at a row takes: what chunks of rows are made by."""
+        return 1 if self.features is None else ROW_ELEMENTS
+
+    def delta(self, rows: Rows) -> Array:
+        """Draws of delta at N rows, completed with the variance the features leave out: (S, N)."""
+        draws = self.draws
+        if self.residual is None:
+            return np.zeros((len(draws.omega), len(rows.f)))
+        assert draws.v is not None and draws.xi is not None
+        assert draws.sigma_delta is not None and draws.log_ell is not None
+        grid = self.residual.feature_map.log_ell
+        table, raw = self.residual.tabulate(rows)
+        explained = process_draws(table, grid, draws.log_ell, draws.v)
+        missing = np.sqrt(missing_variance(raw, grid, draws.log_ell))
+        return draws.sigma_delta[:, None] * (explained + missing * draws.xi[:, None])
+
+    def mu(self, rows: Rows) -> Array:
+        """Draws of mu at N rows: (S, N)."""
+        return self.draws.omega @ rows.f.T + self.delta(rows)
+
+    def conditional(self, rows: Rows) -> ConditionalDraws:
+        """The posterior of F(y | x) at N rows (Eq. 4)."""
+        ratio = None
+        if self.features is not None and self.draws.calibration is not None:
+            ratio = self.draws.calibration.ratio(self.features, rows.x)
+        return ConditionalDraws(self.mu(rows), self.draws.sigma_eps, ratio)
+
+    def log_likelihood(self, rows: Rows, y: Array) -> Array:
+        """Pointwise log likelihood in the model's units: (S, n)."""
+        parts = []
+        for part in chunks(len(y), self.row_elements * len(self.draws.omega)):
+            conditional = self.conditional(Rows(rows.x[part], rows.f[part]))
+            parts.append(conditional.log_pdf_draws(y[part], np.arange(len(y[part]))))
+        return np.concatenate(parts, axis=1)
