@@ -49,6 +49,11 @@ class Basis(NamedTuple):
 class Construction(Protocol):
     """What a construction of G defines. Methods take numpy or jax.numpy as `xp`."""
 
+    @property
+    def has_kinks(self) -> bool:
+        """Whether the link may bend within less than a cell of the quadrature."""
+        ...
+
     def angle(self, t: Any, xp: Any = np) -> Any:
         """Angle of the cosines at t, in [0, pi], flat beyond the ends."""
         ...

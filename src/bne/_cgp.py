@@ -53,6 +53,11 @@ SLICE_STEPS = 100
 class ConstrainedGP:
     """The paper's construction; methods as in `Construction`."""
 
+    @property
+    def has_kinks(self) -> bool:
+        """The floor may."""
+        return True
+
     def angle(self, t: Any, xp: Any = np) -> Any:
         """``pi u``."""
         ndtr = special.ndtr if xp is np else jax.scipy.special.ndtr

@@ -31,6 +31,11 @@ FREQUENCIES = np.pi * np.arange(N_COSINES) / (2.0 * HALF_WIDTH)
 class Logistic:
     """The logistic construction; methods as in `Construction`."""
 
+    @property
+    def has_kinks(self) -> bool:
+        """No: it is exp."""
+        return False
+
     def angle(self, t: Any, xp: Any = np) -> Any:
         """Equispaced in t: the cosines are flat at -L and L."""
         return (xp.clip(t, -HALF_WIDTH, HALF_WIDTH) + HALF_WIDTH) * FREQUENCIES[1]

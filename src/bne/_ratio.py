@@ -5,7 +5,7 @@ interpolant of the density on the quadrature nodes, with slopes limited so that 
 never negative: in every draw and at every x a CDF, whatever the coefficients.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
@@ -20,6 +20,8 @@ ROW_ELEMENTS = 400
 FAR = 12.0
 """|t| beyond which no draw has mass that a level of 1e-12 could see."""
 
+
+TINY = np.finfo(np.float64).tiny
 
 TABLES = ("series", "log_Z", "mean", "variance", "density", "slope", "mass", "ends")
 
@@ -52,7 +54,12 @@ class Ratio(NamedTuple):
     construction: Construction
 
     def log_ratio(self, t: Array, row: Integers) -> Array:
-        """Log r at t (S, k), the k-th column at row[k]: Clenshaw's sum of the series."""
+        """Log r at t (S, k), the k-th column at row[k]: Clenshaw's sum of the series.
+
+        Where the link has kinks that no quadrature sees, the derivative of `cdf` is used instead.
+        """
+        if self.construction.has_kinks:
+            return self._log_ratio_of_cdf(t, row)
         twice = 2.0 * np.cos(self.construction.angle(t))
         series = self.series[:, row]
         last, previous = np.zeros_like(t), np.zeros_like(t)
@@ -63,17 +70,29 @@ class Ratio(NamedTuple):
 
     def cdf(self, t: Array, row: Integers) -> Array:
         """CDF of t (S, k), the k-th column at row[k]."""
-        position = np.clip((t + HALF_WIDTH) / NODE_SPACING, 0.0, self.mass.shape[2] - 1.000001)
-        node = position.astype(np.intp)
-        at = np.arange(len(t))[:, None], row[None, :], node
-        after = at[0], at[1], node + 1
-        s = position - node
+        at, after, s = self._cell(t, row)
         inner = self.mass[at] + _hermite_integral(
             s, self.density[at], self.density[after], self.slope[at], self.slope[after]
         )
         lower = special.ndtr(t) * self.ends[:, row, 0]
         upper = 1.0 - special.ndtr(-t) * self.ends[:, row, 1]
         return np.where(t < -HALF_WIDTH, lower, np.where(t > HALF_WIDTH, upper, inner))
+
+    def _log_ratio_of_cdf(self, t: Array, row: Integers) -> Array:
+        at, after, s = self._cell(t, row)
+        density = _hermite(
+            s, self.density[at], self.density[after], self.slope[at], self.slope[after]
+        )
+        inner = np.log(np.maximum(density, TINY)) + 0.5 * t**2 + 0.5 * np.log(2.0 * np.pi)
+        lower, upper = np.log(np.maximum(self.ends[:, row], TINY)).transpose(2, 0, 1)
+        return np.where(t < -HALF_WIDTH, lower, np.where(t > HALF_WIDTH, upper, inner))
+
+    def _cell(self, t: Array, row: Integers) -> tuple[Any, Any, Array]:
+        """Indices of the nodes before and after t, and t's share of the cell between them."""
+        position = np.clip((t + HALF_WIDTH) / NODE_SPACING, 0.0, self.mass.shape[2] - 1.000001)
+        node = position.astype(np.intp)
+        draw = np.arange(len(t))[:, None]
+        return (draw, row[None, :], node), (draw, row[None, :], node + 1), position - node
 
     def ppf(self, u: Array, draw: Integers, row: Integers) -> Array:
         """Quantiles of t at levels u, one draw and one row each; all of one shape."""
@@ -85,6 +104,13 @@ class Ratio(NamedTuple):
         ends = np.full(u.size, -FAR), np.full(u.size, FAR)
         levels = u.ravel(), draw.ravel(), row.ravel()
         return elementwise.find_root(excess, ends, args=levels).x.reshape(u.shape)
+
+
+def _hermite(s: Array, p0: Array, p1: Array, m0: Array, m1: Array) -> Array:
+    """The cubic with these values and slopes at the ends of a cell, at the share s of it."""
+    r = 1.0 - s
+    values = p0 * r**2 * (1.0 + 2.0 * s) + p1 * s**2 * (3.0 - 2.0 * s)
+    return values + NODE_SPACING * s * r * (m0 * r - m1 * s)
 
 
 def _hermite_integral(s: Array, p0: Array, p1: Array, m0: Array, m1: Array) -> Array:

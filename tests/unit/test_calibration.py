@@ -6,39 +6,52 @@ import numpy as np
 import pytest
 from scipy import integrate, special, stats
 
-from bne import _logistic, _model
+from bne import _cgp, _logistic, _model
 from bne._calibration import HALF_WIDTH, quadrature
 from bne._calibration import cosines as cosines_of
+from bne._cgp import ConstrainedGP
 from bne._kernels import interpolate
 from bne._logistic import Logistic
 from bne._ratio import make_ratio
 
 LOGISTIC = Logistic()
-BASIS = LOGISTIC.make_basis(has_residual=True)
+CGP = ConstrainedGP()
+BASES = {c: c.make_basis(has_residual=True) for c in (LOGISTIC, CGP)}
+BASIS = BASES[LOGISTIC]
+both = pytest.mark.parametrize("construction", [LOGISTIC, CGP], ids=["logistic", "cgp"])
 
 
 def cosines(t):
     return cosines_of(LOGISTIC, t)
 
 
-def root(ell):
-    return interpolate(BASIS.roots, np.log(ell), BASIS.log_ell)
+def root(ell, construction=LOGISTIC):
+    basis = BASES[construction]
+    return interpolate(basis.roots, np.log(ell), basis.log_ell)
 
 
-def prior_draws(S, n, amplitude, seed=0):
-    """Coefficients of h drawn from the prior, length-scales too."""
+def prior_draws(S, n, amplitude, seed=0, construction=LOGISTIC):
+    """Coefficients of G drawn from the (unconstrained) prior, length-scales too."""
     rng = np.random.default_rng(seed)
     quantiles = rng.uniform(0.005, 0.995, S)
-    roots = np.stack([root(BASIS.prior.quantile(q)) for q in quantiles])
+    prior = BASES[construction].prior
+    roots = np.stack([root(prior.quantile(q), construction) for q in quantiles])
     sigma_G = rng.uniform(0.1, amplitude, S)
     z = rng.normal(size=(S, n, roots.shape[2]))
     return sigma_G[:, None, None] * z, roots, sigma_G
 
 
-def h_of(t, coefficients, T, sigma_G):
-    """The formula of the module's docstring, written out."""
-    b = cosines(np.asarray(t)) @ T
-    return b @ coefficients - 0.5 * sigma_G**2 * np.sum(b**2, axis=-1)
+def log_r_of(t, coefficients, T, sigma_G, construction=LOGISTIC):
+    """The formulas of the modules' docstrings, written out; not normalised."""
+    if construction is LOGISTIC:
+        b = cosines(np.asarray(t)) @ T
+        return b @ coefficients - 0.5 * sigma_G**2 * np.sum(b**2, axis=-1)
+    u = special.ndtr(np.clip(t, -HALF_WIDTH, HALF_WIDTH))
+    k = np.arange(len(T))
+    slope = 1 + np.sum(
+        T @ coefficients * np.sqrt(2) * k * np.pi * np.cos(np.multiply.outer(u, k) * np.pi), -1
+    )
+    return np.log(_cgp.FLOOR) + np.log(np.logaddexp(slope / _cgp.FLOOR, 0))
 
 
 def test_cosines_are_orthonormal_and_flat_at_the_ends():
@@ -81,17 +94,23 @@ def test_conditioning_equals_the_dense_formula_at_a_node():
     np.testing.assert_allclose(T @ T.T, dense, atol=1e-8)
 
 
-def test_normaliser_equals_adaptive_quadrature():
-    coefficients, roots, sigma_G = prior_draws(30, 2, amplitude=3.0)
+@both
+def test_normaliser_equals_adaptive_quadrature(construction):
+    """For cgp with slopes that stay off the floor, whose kinks no fixed rule could see."""
+    coefficients, roots, sigma_G = prior_draws(30, 2, 3.0, construction=construction)
+    if construction is CGP:
+        bend = coefficients @ (cosines_of(CGP, quadrature()[0]) @ roots).transpose(0, 2, 1)
+        coefficients *= 0.7 / np.max(np.abs(bend), axis=2, keepdims=True)
     for s in range(30):
         log_Z, mean, log_sd = _model.normaliser(
-            LOGISTIC, coefficients[s], roots[s], sigma_G[s], xp=np
+            construction, coefficients[s], roots[s], sigma_G[s], xp=np
         )
         for i in range(2):
 
             def integrand(t, power=0, s=s, i=i):
-                h = h_of(t, coefficients[s, i], roots[s], sigma_G[s])
-                return np.exp(h) * stats.norm.pdf(t) * t**power
+                parts = coefficients[s, i], roots[s], sigma_G[s]
+                log_r = log_r_of(t, *parts, construction)
+                return np.exp(log_r) * stats.norm.pdf(t) * t**power
 
             def moment(power, integrand=integrand):
                 pieces = np.linspace(-HALF_WIDTH, HALF_WIDTH, 11)
@@ -108,18 +127,20 @@ def test_normaliser_equals_adaptive_quadrature():
             np.testing.assert_allclose(np.exp(2 * log_sd[i]), variance, rtol=1e-5)
 
 
-def test_every_draw_is_a_cdf():
-    coefficients, roots, sigma_G = prior_draws(500, 20, amplitude=3.0)
-    ratio = make_ratio(LOGISTIC, coefficients, roots, sigma_G)  # 10,000 (draw, x) pairs
+@both
+def test_every_draw_is_a_cdf(construction):
+    coefficients, roots, sigma_G = prior_draws(500, 20, 3.0, construction=construction)
+    ratio = make_ratio(construction, coefficients, roots, sigma_G)  # 10,000 (draw, x) pairs
     t = np.concatenate([[-40.0], np.linspace(-8, 8, 401), [40.0]])
-    fine = np.tile(np.linspace(-10, 10, 401), (500, 1))
+    fine = np.tile(np.linspace(-10, 10, 641), (500, 1))
     for row in range(20):
         F = ratio.cdf(np.tile(t, (500, 1)), np.full(len(t), row))
         assert np.all(np.diff(F, axis=1) >= -1e-12)
         np.testing.assert_allclose(F[:, 0], 0, atol=1e-12)
         np.testing.assert_allclose(F[:, -1], 1, atol=1e-12)
         log_r = ratio.log_ratio(fine, np.full(fine.shape[1], row))
-        mass = 0.05 * np.sum(np.exp(log_r) * stats.norm.pdf(fine), axis=1)  # trapezoid
+        pdf = np.exp(log_r) * stats.norm.pdf(fine)
+        mass = integrate.simpson(pdf, x=fine, axis=1)  # exact for the cubics of cgp
         np.testing.assert_allclose(mass, 1, atol=1e-6)
 
 
@@ -134,12 +155,12 @@ def test_ratio_tables_equal_the_formula():
             c = coefficients[s, row[k]]
 
             def density(u, s=s, c=c):
-                return np.exp(h_of(u, c, roots[s], sigma_G[s])) * stats.norm.pdf(u)
+                return np.exp(log_r_of(u, c, roots[s], sigma_G[s])) * stats.norm.pdf(u)
 
             ends = np.unique(np.r_[-10.0, np.arange(-5, 6), 10.0])
             Z = sum(integrate.quad(density, a, b)[0] for a, b in pairwise(ends))
             np.testing.assert_allclose(
-                log_r[s, k], h_of(t[s, k], c, roots[s], sigma_G[s]) - np.log(Z), atol=1e-6
+                log_r[s, k], log_r_of(t[s, k], c, roots[s], sigma_G[s]) - np.log(Z), atol=1e-6
             )
             below = [e for e in ends if e < t[s, k]] + [t[s, k]]
             mass = sum(integrate.quad(density, a, b)[0] for a, b in pairwise(below))
