@@ -95,7 +95,6 @@ def posterior(y, table, grid, features, settings, seed):
         features=features,
         priors=PRIORS,
         weights=np.ones(N),
-        ridge=0.3,
     )
     mode = np.array([-0.3, -0.3, np.log(np.std(y) + 1e-3), np.log(PRIORS.ell.quantile(0.5))])
     sequence = np.random.SeedSequence(seed)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.spatial import cKDTree
 
-from bne._calibration import Basis, Construction
+from bne._calibration import Basis, Construction, cosines, quadrature
 from bne._cgp import ConstrainedGP
 from bne._kernels import (
     N_NODES,
@@ -29,7 +29,7 @@ from bne._model import (
     FullHyperparameters,
     FullPriors,
     dimension,
-    expert_share,
+    expert_axes,
     log_density,
     preconditioned_log_density,
     transform,
@@ -141,6 +141,14 @@ class CalibrationDraws(NamedTuple):
         return self.sigma_G[:, None, None] * whole
 
 
+def products_in_t(construction: Construction, basis: Basis) -> tuple[Array, Array]:
+    """Squares of b(t), and its products with the offset at sigma_G = 1, under N(0, 1): (J, P)."""
+    t, weights = quadrature()
+    b = cosines(construction, t) @ basis.roots
+    offset = construction.offset(b, 1.0)
+    return weights[0] @ b**2, np.einsum("q,jq,jqp->jp", weights[0], offset, b)
+
+
 def roots_at(basis: Basis, log_ell_t: Array) -> Array:
     """Roots T of every draw: (S, M, P)."""
     first, weights = interpolation(log_ell_t, basis.log_ell)
@@ -160,14 +168,6 @@ def row_weights(x: Array, resid: Array) -> Array:
     return np.exp(np.mean(log_variance) - log_variance)
 
 
-def visible_rotations(
-    table: Array, F: Array, weights: Array, ridge: float, reference: int
-) -> Array:
-    """Rotations (J, m, m) of delta's features to principal axes of what the data see of them."""
-    visible = without_experts(table, F, weights, expert_share(F, weights, ridge))
-    return principal_rotations(visible, reference)
-
-
 def build_data(
     F: Array,
     y: Array,
@@ -177,30 +177,35 @@ def build_data(
     features: CalibrationFeatures,
     priors: Priors,
     weights: Array,
-    ridge: float,
 ) -> FullData:
-    """Pad and assemble the data of the log density; the fields are those of `FullData`.
-
-    `ridge` is a guess of ``(sigma_eps / sigma_omega)^2``; the sampler's coordinates use it.
-    """
+    """Pad and assemble the data of the log density; the fields are those of `FullData`."""
     n = int(ROW_BUCKETS[np.searchsorted(ROW_BUCKETS, len(y))])
     m = max(1, 32 * -(-table.shape[2] // 32))  # without delta one idle coordinate
     m_G = CALIBRATION_POINTS if features.feature_map else 1
     pad = partial(_pad, n=n)
-    share = expert_share(F, weights, ridge)
-    visible = without_experts(table, F, weights, share)
+    gram_t, bend_t = products_in_t(features.construction, features.basis)
+    E, s, U = expert_axes(F, weights)
+    gram = np.sum(without_experts(table, E, weights) ** 2, axis=1)
+    cross = table.transpose(0, 2, 1) @ (weights[:, None] * E)
     return FullData(
         y=pad(y, 0),
         mask=pad(np.ones(len(y)), 0),
         F=pad(F, 0),
         weights=pad(weights, 0),
         A=_pad(pad(table, 1), 2, m),
-        gram=_pad(np.sum(visible**2, axis=1), 1, m),
-        share=pad(share, 1),
+        gram=_pad(gram, 1, m),
+        cross=_pad(cross, 1, m),
+        E=pad(E, 0),
+        s=s,
+        U=U,
         grid=grid,
         A_G=_pad(pad(table_G, 1), 2, m_G),
+        gram_x=_pad(np.sum(table_G**2, axis=1), 1, m_G),
+        sum_x=_pad(np.sum(table_G, axis=1), 1, m_G),
         grid_x=features.grid_x,
         roots=features.basis.roots,
+        gram_t=gram_t,
+        bend_t=bend_t,
         grid_t=features.basis.log_ell,
         virtual=_pad(_pad(features.virtual(), 1, m_G), 2, m_G),
         priors=FullPriors(priors, features.ell_x, features.basis.prior),

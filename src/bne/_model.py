@@ -1,25 +1,26 @@
 """The log density of the full model (Eq. 4), in coordinates that NUTS can walk.
 
-The position is ``(hyperparameters, z_omega, z_delta, z_G)``. Three triangular maps straighten the
+The position is ``(hyperparameters, z_omega, z_delta, z_G)``. Triangular maps straighten the
 joint posterior, and cost no factorisation larger than K x K in a gradient:
 
 * ``eta`` stands for ``log sigma_eps``: the rows' average log standard deviation of y. The noise
   scale and the stretch of G are known far worse than their product;
-* ``v`` is mapped by the closed-form posterior of stage 2 at the current hyperparameters, taken to
-  be diagonal, which principal features make it nearly;
-* ``omega`` by its exact conditional of stage 2 given delta.
+* ``v`` is mapped by the closed-form posterior of stage 2 at the current hyperparameters, omega
+  integrated out: diagonal (principal features make it nearly that) plus a part of rank K for the
+  experts;
+* ``omega`` by its exact conditional of stage 2 given delta;
+* ``W`` by the posterior it would have if the data said h = 0.
 
-Both take G's own mean off y first: what is known well is E[y | x], not mu. Rows weigh in the maps
-by a rough estimate of their own noise. W needs no map: in principal features its posterior is
-nearly diagonal, and the sampler's metric adapts to it.
+The maps of v and omega take G's own mean off y first: what is known well is E[y | x], not mu. Rows
+weigh in them by a rough estimate of their own noise.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy import linalg
 
 from bne._calibration import Construction, cosines, quadrature
 from bne._gaussian import noise_scale
@@ -59,11 +60,16 @@ class FullData(NamedTuple):
     weights : (n,)
         Relative precision of the rows in the maps, 0 where padded.
     A : (J, n, m)
-        Principal features of delta; ``gram`` (J, m) their squares `without_experts`, ``share``
-        (K, n) of `expert_share`.
-    grid : (J,) log length-scales of delta.
-    A_G : (J, n, m_G) features of h in x; ``grid_x`` (J,).
-    roots : (J, M, P) of h in t; ``grid_t`` (J,).
+        Principal features of delta; ``gram`` (J, m) their weighted squares clear of the experts,
+        ``cross`` (J, m, K) their weighted products with ``E``; ``grid`` (J,) log length-scales.
+    E : (n, K), s : (K,), U : (K, K)
+        ``F U = E sqrt(s)``, the columns of E orthonormal in the weighted product (`expert_axes`).
+    A_G : (J, n, m_G)
+        Features of h in x; ``gram_x`` and ``sum_x`` (J, m_G) their squares and sums over rows;
+        ``grid_x`` (J,).
+    roots : (J, M, P)
+        Of h in t; ``gram_t`` and ``bend_t`` (J, P) the squares of b(t) and its products with the
+        offset under N(0, 1); ``grid_t`` (J,).
     virtual : (J, V, m_G)
         Features of h at its own points, where a construction may set conditions.
     priors : FullPriors
@@ -76,11 +82,18 @@ class FullData(NamedTuple):
     weights: Any
     A: Any
     gram: Any
-    share: Any
+    cross: Any
+    E: Any
+    s: Any
+    U: Any
     grid: Any
     A_G: Any
+    gram_x: Any
+    sum_x: Any
     grid_x: Any
     roots: Any
+    gram_t: Any
+    bend_t: Any
     grid_t: Any
     virtual: Any
     priors: FullPriors
@@ -162,30 +175,63 @@ def log_ratio(
 
 
 def _map_v(z: Any, h: FullHyperparameters, target: Any, data: FullData) -> tuple[Any, Any]:
-    """Stage 2's posterior of v for the outcome `target`, taken to be diagonal; log-determinant."""
+    """Stage 2's posterior of v for the outcome `target`: v and the log-determinant.
+
+    Its precision is ``Lambda + B B^T``: Lambda, diagonal, for the features clear of the experts,
+    and what the prior of omega keeps the experts from taking up. With X = Lambda^(-1/2) B and
+    ``I + X^T X = L L^T``, ``I - X L^-T (L + I)^-1 X^T`` is a root of (I + X X^T)^-1 (Andrews 1968).
+    """
     rho = jnp.exp(2.0 * (h.log_sigma_delta - h.eta))
-    precision = 1.0 + rho * jnp.maximum(interpolate(data.gram, h.log_ell, data.grid), 0.0)
-    left = data.weights * (target - data.F @ (data.share @ target))
+    kept = 1.0 / (1.0 + data.s * jnp.exp(2.0 * (h.log_sigma_omega - h.eta)))  # kappa / (s + kappa)
     first, weights = interpolation(h.log_ell, data.grid, jnp)
-    cross = weights @ (left @ jax.lax.dynamic_slice_in_dim(data.A, first, 4))
-    mean = rho * jnp.exp(-h.log_sigma_delta) * cross / precision
-    return mean + z / jnp.sqrt(precision), -0.5 * jnp.sum(jnp.log(precision))
+    gram, cross = (
+        jnp.tensordot(weights, jax.lax.dynamic_slice_in_dim(a, first, 4), axes=1)
+        for a in (data.gram, data.cross)
+    )
+    scale = 1.0 / jnp.sqrt(1.0 + rho * jnp.maximum(gram, 0.0))
+    X = scale[:, None] * cross * jnp.sqrt(rho * kept)
+    K = len(data.s)
+    L = jnp.linalg.cholesky(jnp.eye(K) + X.T @ X)
+    solve = partial(jax.scipy.linalg.solve_triangular, lower=True)
+    weighted = data.weights * (
+        target - data.E @ ((1.0 - kept) * (data.E.T @ (data.weights * target)))
+    )
+    seen = weights @ (weighted @ jax.lax.dynamic_slice_in_dim(data.A, first, 4))
+    pull = rho * jnp.exp(-h.log_sigma_delta) * scale * seen
+    mean = pull - X @ solve(L, solve(L, X.T @ pull), trans=1)
+    moved = z - X @ solve(L, solve(L + jnp.eye(K), X.T @ z), trans=1)
+    log_determinant = jnp.sum(jnp.log(scale)) - jnp.sum(jnp.log(jnp.diagonal(L)))
+    return scale * (mean + moved), log_determinant
 
 
 def _map_omega(z: Any, h: FullHyperparameters, rest: Any, data: FullData) -> tuple[Any, Any]:
     """Stage 2's conditional of omega given target - delta: omega and the log-determinant."""
-    K = data.F.shape[1]
-    FW = (data.F * data.weights[:, None]).T * jnp.exp(-2.0 * h.eta)
-    L = jnp.linalg.cholesky(FW @ data.F + jnp.eye(K) * jnp.exp(-2.0 * h.log_sigma_omega))
-    half = jax.scipy.linalg.solve_triangular(L, FW @ rest, lower=True)
-    omega = jax.scipy.linalg.solve_triangular(L, half + z, lower=True, trans=1)
-    return omega, -jnp.sum(jnp.log(jnp.diagonal(L)))
+    precision = data.s * jnp.exp(-2.0 * h.eta) + jnp.exp(-2.0 * h.log_sigma_omega)
+    pull = jnp.sqrt(data.s) * jnp.exp(-2.0 * h.eta) * (data.E.T @ (data.weights * rest))
+    along = pull / precision + z / jnp.sqrt(precision)
+    return data.U @ along, -0.5 * jnp.sum(jnp.log(precision))
+
+
+def _map_W(z: Any, h: FullHyperparameters, sigma_G: Any, data: FullData) -> tuple[Any, Any]:
+    """Posterior of W were r = 1 and the data said h = 0, taken to be diagonal; log-determinant.
+
+    Data know h, not its parts: sigma_G W where they are many, W where they are few; and W makes up
+    for the offset, which grows with sigma_G^2.
+    """
+    gram_x, sum_x = (
+        interpolate(a, h.log_ell_x, data.grid_x)[:, None] for a in (data.gram_x, data.sum_x)
+    )
+    gram_t, bend_t = (interpolate(a, h.log_ell_t, data.grid_t) for a in (data.gram_t, data.bend_t))
+    precision = 1.0 + sigma_G**2 * jnp.maximum(gram_x * gram_t, 0.0)
+    mean = -(sigma_G**3) * sum_x * bend_t / precision
+    return mean + z / jnp.sqrt(precision), -0.5 * jnp.sum(jnp.log(precision))
 
 
 def transform(position: Any, data: FullData) -> FullState:
     """Position -> the model's quantities."""
-    h, z_omega, z_delta, W = unpack(position, data)
+    h, z_omega, z_delta, z_G = unpack(position, data)
     sigma_G = data.construction.amplitude(h.log_sigma_G, jnp)
+    W, log_det_W = _map_W(z_G, h, sigma_G, data)
     T = interpolate(data.roots, h.log_ell_t, data.grid_t)
     coefficients = sigma_G * (interpolate(data.A_G, h.log_ell_x, data.grid_x) @ W)
     log_Z, mean, log_sd = normaliser(data.construction, coefficients, T, sigma_G)
@@ -207,7 +253,7 @@ def transform(position: Any, data: FullData) -> FullState:
         coefficients=coefficients,
         log_Z=log_Z,
         log_constraint=data.construction.log_constraint(virtual, T),
-        log_determinant=log_det_v + log_det_omega,
+        log_determinant=log_det_v + log_det_omega + log_det_W,
     )
 
 
@@ -251,15 +297,18 @@ def log_density(position: Any, data: FullData) -> Any:
     return likelihood + log_prior(state, data.priors) + state.log_determinant
 
 
-def expert_share(F: Array, weights: Array, ridge: float) -> Array:
-    """Coefficients (K, n) of the experts' ridge regression, ``(F^T D F + ridge I)^{-1} F^T D``.
+def expert_axes(F: Array, weights: Array) -> tuple[Array, Array, Array]:
+    """E, s and U with ``F U = E sqrt(s)`` and ``E^T D E = I``, D the rows' weights.
 
-    D are the rows' weights, `ridge` is ``(sigma_eps / sigma_omega)^2``.
+    Directions that the experts do not span have s = 0 and a zero column in E.
     """
-    FW = (F * weights[:, None]).T
-    return linalg.solve(FW @ F + ridge * np.eye(F.shape[1]), FW, assume_a="pos")
+    s, U = np.linalg.eigh((F * weights[:, None]).T @ F)
+    spanned = s > 1e-12 * np.max(s, initial=0.0)
+    s = np.where(spanned, s, 0.0)
+    return np.where(spanned, F @ U, 0.0) / np.sqrt(np.where(spanned, s, 1.0)), s, U
 
 
-def without_experts(table: Array, F: Array, weights: Array, share: Array) -> Array:
-    """Weighted features (J, n, m) less what the experts can take up: what data see of delta."""
-    return np.sqrt(weights)[:, None] * (table - F @ (share @ table))
+def without_experts(table: Array, E: Array, weights: Array, share: float = 1.0) -> Array:
+    """Weighted features (J, n, m) less this share of what the experts can express."""
+    root = np.sqrt(weights)[:, None]
+    return root * table - share * (root * E) @ ((weights[:, None] * E).T @ table)

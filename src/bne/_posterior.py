@@ -15,9 +15,11 @@ from bne._kernels import (
     choose_points,
     interpolate,
     make_feature_map,
+    principal_rotations,
     spacing_and_range,
 )
 from bne._linalg import projection_coefficients
+from bne._model import expert_axes, without_experts
 from bne._priors import InverseGamma, Priors, fit_inverse_gamma, length_scale_grid
 from bne._relevance import fit_relevance
 from bne._sampling import Laplace, SamplerSettings, laplace, sample
@@ -153,10 +155,12 @@ def sample_full(
     grid = length_scale_grid(priors.ell, N_NODES)
     table = residual.tabulate(rows)[0] if residual else np.zeros((N_NODES, len(y), 0))
     weights = _joint.row_weights(rows.x, _stage_two_residuals(rows.f, y, table, grid, mode))
-    ridge = float(np.exp(2.0 * (mode[2] - mode[0])))
     if residual is not None:
         reference = int(np.argmin(np.abs(grid - mode[3])))
-        rotations = _joint.visible_rotations(table, rows.f, weights, ridge, reference)
+        E = expert_axes(rows.f, weights)[0]
+        # all but all of it: directions that are quite invisible would turn freely with ell
+        visible = without_experts(table, E, weights, share=0.95)
+        rotations = principal_rotations(visible, reference)
         residual, table = residual.rotated(rotations), table @ rotations
     data = _joint.build_data(
         F=rows.f,
@@ -167,7 +171,6 @@ def sample_full(
         features=features,
         priors=priors,
         weights=weights,
-        ridge=ridge,
     )
     position, statistics = _joint.sample_joint(data, mode, len(y), settings, seed, progress)
     state = _joint.unpack_draws(position, data)

@@ -34,7 +34,6 @@ def problem():
         features=features,
         priors=priors,
         weights=_joint.row_weights(x, y - F @ [0.7, 0.1]),
-        ridge=0.3,
     )
     mode = np.log([0.7, 0.4, 0.4, 1.0])
     return data, _joint.starts(data, mode, 3, rng), (F, y, table, features, x)
