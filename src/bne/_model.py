@@ -189,7 +189,7 @@ def _map_v(z: Any, h: FullHyperparameters, target: Any, data: FullData) -> tuple
         for a in (data.gram, data.cross)
     )
     scale = 1.0 / jnp.sqrt(1.0 + rho * jnp.maximum(gram, 0.0))
-    X = scale[:, None] * cross * jnp.sqrt(rho * kept)
+    X = scale[:, None] * cross * jnp.sqrt(rho * kept)[None, :]
     K = len(data.s)
     L = jnp.linalg.cholesky(jnp.eye(K) + X.T @ X)
     solve = partial(jax.scipy.linalg.solve_triangular, lower=True)
@@ -218,12 +218,10 @@ def _map_W(z: Any, h: FullHyperparameters, sigma_G: Any, data: FullData) -> tupl
     Data know h, not its parts: sigma_G W where they are many, W where they are few; and W makes up
     for the offset, which grows with sigma_G^2.
     """
-    gram_x, sum_x = (
-        interpolate(a, h.log_ell_x, data.grid_x)[:, None] for a in (data.gram_x, data.sum_x)
-    )
+    gram_x, sum_x = (interpolate(a, h.log_ell_x, data.grid_x) for a in (data.gram_x, data.sum_x))
     gram_t, bend_t = (interpolate(a, h.log_ell_t, data.grid_t) for a in (data.gram_t, data.bend_t))
-    precision = 1.0 + sigma_G**2 * jnp.maximum(gram_x * gram_t, 0.0)
-    mean = -(sigma_G**3) * sum_x * bend_t / precision
+    precision = 1.0 + sigma_G**2 * jnp.maximum(jnp.outer(gram_x, gram_t), 0.0)
+    mean = -(sigma_G**3) * jnp.outer(sum_x, bend_t) / precision
     return mean + z / jnp.sqrt(precision), -0.5 * jnp.sum(jnp.log(precision))
 
 

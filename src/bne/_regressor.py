@@ -95,7 +95,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         cv: Any = None,
         chains: int = 4,
         warmup: int = 300,
-        draws: int = 1500,
+        draws: int = 1000,
         target_acceptance: float = 0.85,
         n_jobs: int | None = None,
         random_state: Any = None,
