@@ -1,7 +1,7 @@
 """How near the truth each stage comes: the paper's 0-D and 1-D experiments over many seeds.
 
 Every seed is a row of ``benchmarks/results/accuracy_rows.csv``, written as it ends: a killed run
-goes on where it was. Two chains of 500 draws: answers average draws, and need fewer than diagnostics do.
+goes on where it was. Two chains of 500 draws: averages need fewer than diagnostics do.
 
 ``python benchmarks/accuracy.py gamma wave-100 wave-500 [--calibration cgp]``
 """

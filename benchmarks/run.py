@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-BENCHMARKS = ["stages", "sbc"]
+BENCHMARKS = ["stages", "full", "health", "accuracy", "sbc"]
 
 
 def main() -> None:

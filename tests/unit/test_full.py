@@ -6,6 +6,8 @@ from scipy import integrate
 from scipy.special import ndtr
 
 from bne import BNERegressor
+from bne._calibration import cosines
+from bne._logistic import spectral_density
 from bne._stages import Rows
 
 
@@ -83,6 +85,32 @@ def test_far_from_the_data_it_is_the_prior_again(wave_model):
     S = len(scaled)
     assert np.max(np.abs(scaled.mean(axis=0))) < 5 / np.sqrt(S)
     assert np.max(np.abs(scaled.std(axis=0) - 1)) < 5 / np.sqrt(2 * S)
+
+
+def test_far_off_the_averaged_cdf_equals_an_independent_simulation(wave_model):
+    """E[F] there: delta and h drawn afresh from their priors given the hyperparameters alone."""
+    stage = wave_model._stage("full").thinned()
+    draws, features = stage.draws, stage.features
+    rows = Rows(np.array([[-90.0]]), np.zeros((1, 3)))
+    y = np.linspace(-4, 4, 17)
+    ours = stage.conditional(rows).cdf(y, np.zeros(17, dtype=int))
+    rng = np.random.default_rng(0)
+    t = np.linspace(-9, 9, 3601)
+    phi = np.exp(-0.5 * t**2) / np.sqrt(2 * np.pi)
+    psi = cosines(features.construction, t)
+    R = np.stack([phi, t * phi], axis=1).T @ psi * (t[1] - t[0])
+    F = np.zeros((len(draws.omega), 17))
+    for s in range(len(F)):
+        D = np.diag(spectral_density(np.exp(draws.calibration.log_ell_t[s])))
+        covariance = D - D @ R.T @ np.linalg.solve(R @ D @ R.T, R @ D)  # the condition, densely
+        c = rng.multivariate_normal(np.zeros(len(D)), covariance)
+        sigma_G = draws.calibration.sigma_G[s]
+        h = sigma_G * psi @ c - 0.5 * sigma_G**2 * np.sum((psi @ covariance) * psi, axis=1)
+        cdf = np.cumsum(np.exp(h) * phi)
+        delta = draws.sigma_delta[s] * rng.standard_normal()
+        F[s] = np.interp((y - delta) / draws.sigma_eps[s], t, cdf / cdf[-1])
+    error = np.std(F, axis=0) / np.sqrt(len(F))
+    assert np.max(np.abs(ours - F.mean(axis=0)) / np.hypot(error, error)) < 4
 
 
 def test_no_inputs_at_all():

@@ -1,0 +1,85 @@
+"""Health of the full stage with default settings on the 1-D experiment, and its time.
+
+``python benchmarks/health.py 100 500 1000`` fits each size in this one process: the first is cold.
+"""
+
+import argparse
+import time
+import warnings
+
+import numpy as np
+import pandas as pd
+from arviz_stats.base.array import array_stats
+
+from bne import BNERegressor
+from bne.datasets import make_wave_1d
+
+EXPERTS = [(c, c) for c in ("rbf_short", "rbf_long", "periodic")]
+AXES = {"chain_axis": 0, "draw_axis": 1}
+
+
+def table(model):
+    """ESS and R-hat of what the full stage says.
+
+    Rows of kind "named": weights, scales, length-scales, and F(y|x) at 20 (y, x) pairs; of kind
+    "row": delta and E[y|x] at every training row; of kind "raw": what the sampler moves.
+    """
+    stage, posterior = model._stage("full"), model.posterior_
+    draws, rows, y = stage.draws, posterior.rows, posterior.y
+    pairs = np.linspace(0, len(y) - 1, 20).astype(int)
+    at = stage.conditional(type(rows)(rows.x[pairs], rows.f[pairs]))
+    levels = np.quantile(y, np.linspace(0.1, 0.9, 20))
+    F = at.ratio.cdf(at.standardise(levels, np.arange(20)), np.arange(20))
+    named = draws.quantities(model.expert_names_)
+    named |= {f"F(y|x)[{i}]": draws.by_chain(F[:, i]) for i in range(20)}
+    delta, mean = stage.delta(rows), means(stage, rows)
+    by_row = {f"delta[{i}]": draws.by_chain(delta[:, i]) for i in range(len(y))}
+    by_row |= {f"E[y|x][{i}]": draws.by_chain(mean[:, i]) for i in range(len(y))}
+    raw = {f"raw[{i}]": draws.position[:, :, i] for i in range(draws.position.shape[2])}
+    kinds = {"named": named, "row": by_row, "raw": raw}
+    return pd.DataFrame(
+        [{"kind": kind, "name": k} | health(v) for kind, q in kinds.items() for k, v in q.items()]
+    )
+
+
+def means(stage, rows, size=100):
+    """E[y|x] of every draw at the rows, a few rows at a time: (S, n)."""
+    parts = [slice(i, i + size) for i in range(0, len(rows.f), size)]
+    draws = [stage.conditional(type(rows)(rows.x[p], rows.f[p])).moments()[0] for p in parts]
+    return np.concatenate(draws, axis=1)
+
+
+def health(values):
+    return {
+        "r_hat": float(array_stats.rhat(values, **AXES)),
+        "ess_bulk": float(array_stats.ess(values, method="bulk", **AXES)),
+        "ess_tail": float(array_stats.ess(values, method="tail", prob=(0.05, 0.95), **AXES)),
+    }
+
+
+def run(sizes=(500, 100, 1000)):
+    """One row a size."""
+    results = []
+    for n in sizes:
+        data = make_wave_1d(n, random_state=1)
+        model = BNERegressor(EXPERTS, inputs=["x"], random_state=0, n_jobs=2)
+        start = time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.fit(data.X, data.y)
+        row = {"n": n, "seconds": time.perf_counter() - start, "cold": not results}
+        statistics = model._stage("full").draws.statistics
+        row["divergences"] = int(np.sum(statistics["diverging"]))
+        row["steps_per_draw"] = float(np.mean(statistics["n_steps"]))
+        for kind, part in table(model).groupby("kind"):
+            row[f"{kind}_r_hat"] = part["r_hat"].max()
+            row[f"{kind}_ess"] = part[["ess_bulk", "ess_tail"]].min(axis=None)
+        print({k: round(v, 3) for k, v in row.items()}, flush=True)
+        results.append(row)
+    return results
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sizes", type=int, nargs="*", default=[500, 100, 1000])
+    run(parser.parse_args().sizes)
