@@ -1,6 +1,6 @@
 """What a user would write by hand in numpyro for Eqs. (2) and (4): the yardstick of the benchmarks.
 
-Kernels and their Cholesky factors are rebuilt in every gradient; everything is sampled as it stands.
+Kernels and their Cholesky factors are rebuilt in every gradient; all is sampled as it stands.
 """
 
 import jax.numpy as jnp

@@ -30,7 +30,6 @@ from bne._model import (
     FullPriors,
     dimension,
     expert_axes,
-    log_density,
     preconditioned_log_density,
     transform,
     without_experts,
@@ -269,7 +268,9 @@ def sample_joint(
     ).position
     visited = coordinates(pilot).reshape(-1, len(scale))
     points = visited[rng.choice(len(visited), PILOT_POINTS, replace=False)]
-    coordinates = stiff_directions(log_density, data, points, scale, rank)
+    coordinates = stiff_directions(
+        preconditioned_log_density, (data, coordinates), points, scale, rank
+    )
     begin = visited[
         rng.choice(len(visited), settings.chains, replace=settings.chains > len(visited))
     ]
