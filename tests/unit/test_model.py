@@ -8,6 +8,7 @@ from scipy import special, stats
 
 from bne import _joint, _model
 from bne._calibration import cosines
+from bne._cgp import ConstrainedGP
 from bne._kernels import interpolate, make_feature_map, resolve_kernel
 from bne._logistic import Logistic
 from bne._priors import InverseGamma, Priors, length_scale_grid
@@ -15,8 +16,10 @@ from bne._priors import InverseGamma, Priors, length_scale_grid
 LOGISTIC = Logistic()
 
 
-@pytest.fixture(scope="module")
-def problem():
+CONSTRUCTIONS = {"logistic": LOGISTIC, "cgp": ConstrainedGP()}
+
+
+def make_problem(construction):
     rng = np.random.default_rng(0)
     x = rng.uniform(-2, 2, size=(30, 1))
     F = np.column_stack([np.sin(x[:, 0]), np.ones(30)])
@@ -24,7 +27,7 @@ def problem():
     priors = Priors(InverseGamma(3.0, 2.0))
     grid = length_scale_grid(priors.ell, 32)
     table = make_feature_map(resolve_kernel("matern32"), x[:12], grid).tabulate(x)
-    features = _joint.make_calibration(LOGISTIC, x, np.ones(1), 0, has_residual=True)
+    features = _joint.make_calibration(construction, x, np.ones(1), 0, has_residual=True)
     data = _joint.build_data(
         F=F,
         y=y,
@@ -39,8 +42,18 @@ def problem():
     return data, _joint.starts(data, mode, 3, rng), (F, y, table, features, x)
 
 
-def test_gradient_equals_finite_differences(problem):
-    data, starts, _ = problem
+@pytest.fixture(scope="module")
+def problem():
+    return make_problem(LOGISTIC)
+
+
+@pytest.fixture(scope="module", params=list(CONSTRUCTIONS))
+def any_problem(request):
+    return make_problem(CONSTRUCTIONS[request.param])
+
+
+def test_gradient_equals_finite_differences(any_problem):
+    data, starts, _ = any_problem
     rng = np.random.default_rng(1)
     with jax.enable_x64(True):
         data = jax.tree.map(jnp.asarray, data)
@@ -53,9 +66,9 @@ def test_gradient_equals_finite_differences(problem):
                 np.testing.assert_allclose(gradient @ e, slope, rtol=1e-5)
 
 
-def test_log_determinant_is_that_of_the_map(problem):
+def test_log_determinant_is_that_of_the_map(any_problem):
     """d(omega, v, W, log sigma_eps) / d(z_omega, z_delta, z_G, eta), hyperparameters held."""
-    data, starts, _ = problem
+    data, starts, _ = any_problem
     with jax.enable_x64(True):
         data = jax.tree.map(jnp.asarray, data)
         q = jnp.asarray(starts[0])
