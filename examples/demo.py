@@ -86,7 +86,6 @@ def main() -> None:
     model = BNERegressor(
         [(name, name) for name in EXPERTS],
         inputs=["x"],
-        draws=750,  # half of the default: a demo should be quick
         random_state=0,
         n_jobs=2,
         verbose=1,
