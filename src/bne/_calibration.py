@@ -111,17 +111,18 @@ def cosines(construction: Construction, t: Any, xp: Any = np) -> Any:
 
 
 def quadrature() -> tuple[Array, Array]:
-    """Nodes (Q,), and weights (3, Q) for integrals of ``t^k r(t)`` against N(0, 1), k = 0, 1, 2.
+    """Nodes (Q,), and weights (4, Q) for integrals of ``t^k r(t)`` against N(0, 1), k = 0 ... 3.
 
     The trapezoid rule inside; on the two end nodes also the first term of Euler and Maclaurin (r is
     flat there) and the exact integral over the tail, where r is constant.
     """
     t = np.linspace(-HALF_WIDTH, HALF_WIDTH, round(2 * HALF_WIDTH / NODE_SPACING) + 1)
-    k, L = np.arange(3), HALF_WIDTH
+    k, L = np.arange(4), HALF_WIDTH
     phi = np.exp(-0.5 * t**2) / np.sqrt(2.0 * np.pi)
     weights = NODE_SPACING * phi * t ** k[:, None]
     slope = phi[-1] * (k * L ** np.maximum(k - 1, 0) - L ** (k + 1))
-    tail = np.array([special.ndtr(-L), phi[-1], L * phi[-1] + special.ndtr(-L)])
+    beyond, end = special.ndtr(-L), phi[-1]
+    tail = np.array([beyond, end, L * end + beyond, (L**2 + 2.0) * end])
     right = 0.5 * weights[:, -1] - NODE_SPACING**2 / 12.0 * slope + tail
     weights[:, -1], weights[:, 0] = right, (-1.0) ** k * right
     return t, weights

@@ -159,7 +159,7 @@ def normaliser(
     h = construction.log_link(s, xp)
     # any constant would do for `top`: it has no gradient
     top = xp.max(h if xp is np else jax.lax.stop_gradient(h), axis=1, keepdims=True)
-    sums = xp.exp(h - top) @ weights.T
+    sums = xp.exp(h - top) @ weights[:3].T
     mean = sums[:, 1] / sums[:, 0]
     log_sd = 0.5 * xp.log(sums[:, 2] / sums[:, 0] - mean**2)
     return xp.stack([xp.log(sums[:, 0]) + top[:, 0], mean, log_sd])

@@ -55,6 +55,21 @@ class ConditionalDraws(NamedTuple):
         gaussian = -0.5 * t**2 - constant[:, None]
         return gaussian if self.ratio is None else gaussian + self.ratio.log_ratio(t, row)
 
+    def pdf_draws(self, y: Array, row: Integers) -> Array:
+        """Density of every draw, the derivative of its CDF: (S, k)."""
+        t = self.standardise(y, row)
+        if self.ratio is not None:
+            return self.ratio.pdf(t, row) / self.sigma_eps[:, None]
+        return np.exp(-0.5 * t**2) / (np.sqrt(2.0 * np.pi) * self.sigma_eps[:, None])
+
+    def entropy(self) -> Array:
+        """Differential entropy of every draw: (S, n)."""
+        gaussian = np.log(self.sigma_eps)[:, None] + 0.5 * np.log(2.0 * np.pi)
+        if self.ratio is None:
+            return np.broadcast_to(gaussian + 0.5, self.mu.shape)
+        square = self.ratio.variance + self.ratio.mean**2
+        return gaussian + 0.5 * square - self.ratio.information
+
     def moments(self) -> tuple[Array, Array]:
         """Mean and variance of every draw: (S, n) each."""
         sigma = self.sigma_eps[:, None]
@@ -158,7 +173,7 @@ class PredictiveDistribution:
         if not np.all((levels > 0) & (levels < 1)):
             bad = levels[~((levels > 0) & (levels < 1))].flat[0]
             raise ValueError(f"`quantiles` must lie in (0, 1); got {bad:g}. Pass 0.9, not 90.")
-        quantiles = self._by_chunk(_invert, levels)
+        quantiles = self._by_chunk(invert, levels)
         return self._scaling.undo_outcome(quantiles).reshape(shape)
 
     def median(self) -> Array:
@@ -226,7 +241,7 @@ def chunks(n_rows: int, row_elements: int) -> Iterator[slice]:
         yield slice(first, min(first + size, n_rows))
 
 
-def _invert(draws: ConditionalDraws, levels: Array) -> Array:
+def invert(draws: ConditionalDraws, levels: Array) -> Array:
     """Quantiles of the averaged CDF at `levels` (n, Q), by a bracketing root finder.
 
     A quantile of a mixture lies between the least and the greatest of its components' quantiles.
@@ -249,7 +264,7 @@ MODE_GRID = 201
 def _mode(draws: ConditionalDraws) -> Array:
     """Highest point of the averaged density: the best of a grid, then refined."""
     rows = np.arange(draws.mu.shape[1])
-    ends = _invert(draws, np.tile([0.001, 0.999], (len(rows), 1)))
+    ends = invert(draws, np.tile([0.001, 0.999], (len(rows), 1)))
     grid = ends[:, :1] + (ends[:, 1:] - ends[:, :1]) * np.linspace(0.0, 1.0, MODE_GRID)
 
     def minus_pdf(y: Array, row: Integers) -> Array:

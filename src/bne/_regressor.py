@@ -243,6 +243,84 @@ class BNERegressor(RegressorMixin, BaseEstimator):
             posterior.row_elements,
         )
 
+    def decompose(self, X: Any, measure: str = "entropy") -> Any:
+        """Split the uncertainty at the rows of X by where it comes from (Eq. 7).
+
+        Parameters
+        ----------
+        X : (N, p) array or DataFrame
+        measure : {"entropy", "variance"}, default="entropy"
+            Nats, or squared units of y.
+
+        Returns
+        -------
+        Decomposition
+            With attributes ``total aleatoric epistemic parametric structural_delta structural_G
+            hyperparameters``, their Monte-Carlo ``errors``, and ``to_frame()``.
+        """
+        from bne import _uncertainty
+        from bne._answers import Decomposition
+        from bne._stages import Rows
+
+        if measure not in _uncertainty.MEASURES:
+            raise ValueError(
+                f"`measure` must be one of {list(_uncertainty.MEASURES)}; got {measure!r}."
+            )
+        rows, posterior = Rows(*self._rows(X)), self.posterior_
+        closed = _uncertainty.closed_form(self._stage("additive"), posterior.rows, posterior.y)
+        full = self._stage("full").thinned()
+        parts = _uncertainty.decompose(full, closed, rows, measure, self.scaling_.y_scale)
+        mean = self.predict_distribution(X).mean()
+        return Decomposition(
+            **parts.values, errors=parts.errors, mean=mean, measure=measure, index=_index(X, mean)
+        )
+
+    def detect_bias(
+        self,
+        X: Any,
+        statistic: str | float = "mean",
+        *,
+        coverage: float = 0.9,
+        threshold: float = 0.95,
+    ) -> Any:
+        """Say with a probability where the models are wrong (section 3.1 of the paper).
+
+        Parameters
+        ----------
+        X : (N, p) array or DataFrame
+        statistic : {"mean", "variance", "skewness", "modes", "median"} or level in (0, 1)
+            Of y given x, default="mean". Only the mean is moved by the residual process.
+        coverage : float, default=0.9
+            Of the intervals.
+        threshold : float, default=0.95
+            Probability from which on the verdict speaks.
+
+        Returns
+        -------
+        BiasReport
+            For ``delta`` and ``G``: mean, interval, P(D > 0), evidence; a ``verdict`` in words;
+            ``to_frame()``.
+        """
+        from bne import _bias
+        from bne._answers import BiasReport
+        from bne._stages import Rows
+
+        statistic = _bias.check_statistic(statistic)
+        rows, stage = Rows(*self._rows(X)), self._stage("full").thinned()
+        delta, G = _bias.bias(stage, rows, statistic, self.scaling_.y_scale, coverage)
+        return BiasReport(delta, G, statistic, threshold, _index(X, G.mean))
+
+    def explain_weights(self, stage: str = "full", coverage: float = 0.9) -> pd.DataFrame:
+        """Posterior of each expert's weight, and the share of the ensemble's variance it carries.
+
+        Warns where two experts are too alike for their weights to be told apart.
+        """
+        from bne._weights import warn_if_collinear, weights_table
+
+        omega, f = self._stage(stage).draws.omega, self.posterior_.rows.f
+        warn_if_collinear(f, self.expert_names_)
+        return weights_table(omega, f, self.expert_names_, coverage)
+
     def diagnostics(self, stage: str = "full") -> pd.DataFrame:
         """ESS and R-hat of weights and hyperparameters; the sampler's totals are in ``.attrs``."""
         draws = self._stage(stage).draws
@@ -359,3 +437,8 @@ def _labelled(values: Array, columns: list[Any], X: Any) -> Any:
     if isinstance(X, pd.DataFrame):
         return pd.DataFrame(values, index=X.index, columns=columns)
     return values
+
+
+def _index(X: Any, values: Array) -> pd.Index:
+    """X's index when X is a frame, else 0, 1, ..."""
+    return X.index if isinstance(X, pd.DataFrame) else pd.RangeIndex(len(values))

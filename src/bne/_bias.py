@@ -1,0 +1,116 @@
+"""Where the models are wrong, with a probability (section 3.1 of the paper).
+
+``D_delta`` is what delta changes about a statistic of y given x, ``D_G`` what G changes. For the
+mean, ``D_delta = delta(x)`` and ``D_G = integral of Phi - G(Phi) dy = E[y|x] - mu(x)`` (Eq. 6),
+which is small by design: location belongs to delta. Other statistics compare F(y|x) with
+N(mu, sigma_eps^2), and delta has no part in them.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+
+from bne._predictive import ConditionalDraws, chunks
+from bne._ratio import Ratio
+from bne._stages import Rows, Stage
+from bne._typing import Array
+
+STATISTICS = ("mean", "variance", "skewness", "modes", "median")
+
+
+class BiasDraws(NamedTuple):
+    """Draws of D_delta and D_G at N rows, in the units of the statistic: (S, N) each."""
+
+    delta: Array
+    G: Array
+
+
+class BiasSummary(NamedTuple):
+    """Posterior of a difference D at N rows; all (N,).
+
+    ``prob_positive`` is P(D > 0), where draws equal to zero count half.
+    """
+
+    mean: Array
+    lower: Array
+    upper: Array
+    prob_positive: Array
+
+    @property
+    def evidence(self) -> Array:
+        """``2 |P(D > 0) - 1/2|``: 0 says nothing, 1 says that the sign is certain."""
+        return 2.0 * np.abs(self.prob_positive - 0.5)
+
+
+def check_statistic(statistic: str | float) -> str | float:
+    """A name of `STATISTICS`, or a quantile level in (0, 1)."""
+    if isinstance(statistic, str):
+        if statistic in STATISTICS:
+            return statistic
+    elif 0 < statistic < 1:
+        return float(statistic)
+    raise ValueError(
+        f"`statistic` must be one of {list(STATISTICS)} or a quantile level in (0, 1); got "
+        f"{statistic!r}. Pass 0.9 for the 90% quantile."
+    )
+
+
+def bias(
+    stage: Stage, rows: Rows, statistic: str | float, y_scale: float, coverage: float
+) -> tuple[BiasSummary, BiasSummary]:
+    """Posterior of D_delta and D_G at N rows, in chunks."""
+    pieces = []
+    for part in chunks(len(rows.f), stage.row_elements * len(stage.draws.omega)):
+        draws = bias_draws(stage, Rows(rows.x[part], rows.f[part]), statistic, y_scale)
+        pieces.append([summarise(d, coverage) for d in draws])
+    delta, G = (
+        BiasSummary(*(np.concatenate(field) for field in zip(*(p[i] for p in pieces), strict=True)))
+        for i in (0, 1)
+    )
+    return delta, G
+
+
+def bias_draws(stage: Stage, rows: Rows, statistic: str | float, y_scale: float) -> BiasDraws:
+    """D_delta and D_G of every draw."""
+    conditional = stage.conditional(rows)
+    power = {"variance": 2, "skewness": 0, "modes": 0}.get(str(statistic), 1)
+    G = _changed_by_G(conditional, statistic) * y_scale**power
+    delta = stage.delta(rows) * y_scale if statistic == "mean" else np.zeros_like(G)
+    return BiasDraws(delta, G)
+
+
+def _changed_by_G(draws: ConditionalDraws, statistic: str | float) -> Array:
+    """D_G of every draw, in the model's units: (S, n)."""
+    ratio, sigma = draws.ratio, draws.sigma_eps[:, None]
+    if ratio is None:
+        return np.zeros_like(draws.mu)
+    if statistic == "mean":
+        return sigma * ratio.mean
+    if statistic == "variance":
+        return sigma**2 * (ratio.variance - 1.0)
+    if statistic == "skewness":
+        return ratio.skewness
+    if statistic == "modes":
+        return number_of_modes(ratio) - 1.0
+    level = 0.5 if statistic == "median" else float(statistic)
+    S, n = draws.mu.shape
+    draw, row = np.indices((S, n))
+    quantile = ratio.ppf(np.full((S, n), level), draw, row)
+    return sigma * (quantile - special.ndtri(level))
+
+
+def number_of_modes(ratio: Ratio) -> Array:
+    """Maxima of the density of t on the nodes; those below 1% of the highest do not count."""
+    p = ratio.density
+    inner = p[:, :, 1:-1]
+    peak = (inner > p[:, :, :-2]) & (inner >= p[:, :, 2:])
+    return np.sum(peak & (inner > 0.01 * np.max(p, axis=2, keepdims=True)), axis=2)
+
+
+def summarise(draws: Array, coverage: float) -> BiasSummary:
+    """Mean, central interval and P(D > 0) of draws (S, N)."""
+    tail = 0.5 * (1.0 - coverage)
+    lower, upper = np.quantile(draws, [tail, 1.0 - tail], axis=0)
+    positive = np.mean(draws > 0, axis=0) + 0.5 * np.mean(draws == 0, axis=0)
+    return BiasSummary(np.mean(draws, axis=0), lower, upper, positive)
