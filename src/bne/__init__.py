@@ -8,15 +8,26 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bne import datasets, metrics
+    from bne._answers import BiasReport, Decomposition
     from bne._predictive import PredictiveDistribution
     from bne._regressor import BNERegressor
     from bne._warnings import SamplingWarning
 
 __version__ = "0.1.0"
-__all__ = ["BNERegressor", "PredictiveDistribution", "SamplingWarning", "datasets", "metrics"]
+__all__ = [
+    "BNERegressor",
+    "BiasReport",
+    "Decomposition",
+    "PredictiveDistribution",
+    "SamplingWarning",
+    "datasets",
+    "metrics",
+]
 
 _HOMES = {
     "BNERegressor": "bne._regressor",
+    "BiasReport": "bne._answers",
+    "Decomposition": "bne._answers",
     "PredictiveDistribution": "bne._predictive",
     "SamplingWarning": "bne._warnings",
 }
