@@ -1,0 +1,227 @@
+"""Pictures of a fitted model: one function each, which draws into an Axes and returns it.
+
+Needs matplotlib (``pip install "bne[plots]"``). Inputs of one column are drawn as curves, of two as
+maps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from bne._answers import BiasReport, Decomposition
+    from bne._predictive import PredictiveDistribution
+
+__all__ = ["bias", "calibration", "density", "interval", "part", "weights"]
+
+BLUE, GREY, RED, GREEN = "#0072b2", "#555555", "#d55e00", "#009e73"
+LABELS = {
+    "total": "total",
+    "aleatoric": "aleatoric (noise)",
+    "epistemic": "epistemic (all that data could reduce)",
+    "parametric": "parametric (weights of the models)",
+    "structural_delta": "structural δ (all models wrong)",
+    "structural_G": "structural G (shape of the noise)",
+    "hyperparameters": "hyperparameters",
+}
+
+
+def interval(
+    x: ArrayLike,
+    distribution: PredictiveDistribution,
+    *,
+    coverage: float = 0.9,
+    observed: tuple[ArrayLike, ArrayLike] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the predictive mean and its central interval over one input.
+
+    Parameters
+    ----------
+    x : (N,)
+    distribution : PredictiveDistribution at the same N rows
+    observed : pair of (n,), optional
+        Inputs and outcomes to draw as points.
+    """
+    ax = _axes(ax)
+    x, order = _sorted(x)
+    low, high = distribution.interval(coverage)
+    ax.fill_between(
+        x, low[order], high[order], color=BLUE, alpha=0.2, lw=0, label=f"{coverage:.0%} interval"
+    )
+    ax.plot(x, distribution.mean()[order], color=BLUE, lw=2, label="predictive mean")
+    if observed is not None:
+        ax.plot(*map(np.asarray, observed), ".", color=RED, ms=4, label="observations")
+    ax.set(xlabel="x", ylabel="y")
+    ax.legend(frameon=False)
+    return ax
+
+
+def part(
+    x: ArrayLike, decomposition: Decomposition, name: str = "total", *, ax: Axes | None = None
+) -> Axes:
+    """Draw one part of a decomposition: a curve over one input, a map over two.
+
+    Parameters
+    ----------
+    x : (N,) or (N, 2)
+    name : a part's name, for example ``"structural_delta"``
+    """
+    if name not in LABELS:
+        raise ValueError(f"`name` must be one of {list(LABELS)}; got {name!r}.")
+    ax = _axes(ax)
+    values = getattr(decomposition, name)
+    unit = "nats" if decomposition.measure == "entropy" else "squared units of y"
+    x = np.asarray(x, dtype=np.float64)
+    if x.ndim == 2 and x.shape[1] == 2:
+        _map(ax, x, values, unit, diverging=bool(np.min(values) < 0))
+    else:
+        x, order = _sorted(x)
+        error = 2.0 * decomposition.errors[name][order]
+        ax.plot(x, values[order], color=BLUE, lw=2)
+        ax.fill_between(
+            x, values[order] - error, values[order] + error, color=BLUE, alpha=0.2, lw=0
+        )
+        ax.axhline(0.0, color=GREY, lw=0.5)
+        ax.set(xlabel="x", ylabel=unit)
+    ax.set_title(LABELS[name])
+    return ax
+
+
+def bias(x: ArrayLike, report: BiasReport, *, of: str = "delta", ax: Axes | None = None) -> Axes:
+    """Draw P(D > 0) of ``delta`` or ``G``: a curve over one input, a map over two."""
+    ax = _axes(ax)
+    probability = getattr(report, of).prob_positive
+    x = np.asarray(x, dtype=np.float64)
+    symbol = "δ" if of == "delta" else "G"
+    label = f"P(D_{symbol} > 0), {report.statistic}"
+    if x.ndim == 2 and x.shape[1] == 2:
+        _map(ax, x, probability, label, diverging=True, limits=(0.0, 1.0))
+    else:
+        x, order = _sorted(x)
+        ax.axhspan(report.threshold, 1.0, color=GREEN, alpha=0.15, lw=0)
+        ax.axhspan(0.0, 1.0 - report.threshold, color=RED, alpha=0.15, lw=0)
+        ax.plot(x, probability[order], color=BLUE, lw=2)
+        ax.set(xlabel="x", ylabel=label, ylim=(0.0, 1.0))
+    return ax
+
+
+def density(
+    distributions: dict[str, PredictiveDistribution],
+    *,
+    row: int = 0,
+    observed: ArrayLike | None = None,
+    truth: Any = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the predictive densities of several stages at one row (Figure 2 of the paper).
+
+    Parameters
+    ----------
+    distributions : dict of name to PredictiveDistribution
+    observed : (n,), optional
+        Outcomes, drawn as a histogram.
+    truth : SciPy frozen distribution, optional
+    """
+    ax = _axes(ax)
+    ends = [d.ppf(q)[row] for d in distributions.values() for q in (0.0005, 0.9995)]
+    y = np.linspace(min(ends), max(ends), 401)
+    if observed is not None:
+        ax.hist(np.asarray(observed), bins=25, density=True, color=GREY, alpha=0.25, label="data")
+    if truth is not None:
+        ax.plot(y, np.ravel(truth.pdf(y)), color=GREY, lw=1.5, ls="--", label="truth")
+    for color, (name, law) in zip((RED, GREEN, BLUE), distributions.items(), strict=False):
+        ax.plot(y, law.pdf(np.tile(y, (len(law), 1)))[row], color=color, lw=2, label=name)
+    ax.set(xlabel="y", ylabel="density", ylim=(0.0, None))
+    ax.legend(frameon=False)
+    return ax
+
+
+def calibration(
+    distribution: PredictiveDistribution, y: ArrayLike, *, ax: Axes | None = None
+) -> Axes:
+    """Draw the share of outcomes below each predictive quantile, with a 95% band for chance."""
+    ax = _axes(ax)
+    pit = np.sort(distribution.cdf(np.asarray(y, dtype=np.float64)))
+    share = np.arange(1, len(pit) + 1) / len(pit)
+    level = np.linspace(0.0, 1.0, 101)
+    half = 1.36 / np.sqrt(len(pit))  # Kolmogorov-Smirnov
+    ax.fill_between(
+        level,
+        np.maximum(level - half, 0.0),
+        np.minimum(level + half, 1.0),
+        color=GREY,
+        alpha=0.15,
+        lw=0,
+        label="95% band if calibrated",
+    )
+    ax.plot([0, 1], [0, 1], color=GREY, lw=1)
+    ax.step(np.r_[0.0, pit, 1.0], np.r_[0.0, share, 1.0], color=BLUE, lw=2, where="post")
+    ax.set(xlabel="predictive probability", ylabel="share of outcomes", xlim=(0, 1), ylim=(0, 1))
+    ax.set_aspect("equal")
+    ax.legend(frameon=False, loc="upper left")
+    return ax
+
+
+def weights(table: Any, *, ax: Axes | None = None) -> Axes:
+    """Draw the table of `BNERegressor.explain_weights`: means and intervals."""
+    ax = _axes(ax)
+    position = np.arange(len(table))[::-1]
+    ax.hlines(position, table["lower"], table["upper"], color=BLUE, lw=3, alpha=0.5)
+    ax.plot(table["mean"], position, "o", color=BLUE)
+    ax.axvline(0.0, color=GREY, lw=0.8)
+    ax.set_yticks(position, [str(name) for name in table.index])
+    ax.set(xlabel="weight, posterior mean and interval", ylim=(-0.6, len(table) - 0.4))
+    return ax
+
+
+def _axes(ax: Axes | None) -> Axes:
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(layout="constrained")[1]
+
+
+def _sorted(x: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    flat = np.asarray(x, dtype=np.float64)
+    if flat.ndim == 2 and flat.shape[1] == 1:
+        flat = flat[:, 0]
+    if flat.ndim != 1:
+        raise ValueError(
+            f"`x` must have shape (N,) for a curve or (N, 2) for a map; got {flat.shape}. Pick the "
+            "columns to draw over."
+        )
+    order = np.argsort(flat, kind="stable")
+    return flat[order], order
+
+
+def _map(
+    ax: Axes,
+    x: np.ndarray,
+    values: np.ndarray,
+    label: str,
+    *,
+    diverging: bool,
+    limits: Sequence[float] | None = None,
+) -> None:
+    """Fill a regular grid with cells; draw scattered places as points."""
+    if limits is None and diverging:
+        limits = (-float(np.max(np.abs(values))), float(np.max(np.abs(values))))
+    low, high = (None, None) if limits is None else limits
+    style = {"cmap": "RdBu_r" if diverging else "viridis", "vmin": low, "vmax": high}
+    columns, rows = np.unique(x[:, 0]), np.unique(x[:, 1])
+    if len(columns) * len(rows) == len(x):
+        order = np.lexsort((x[:, 0], x[:, 1]))
+        cells = values[order].reshape(len(rows), len(columns))
+        drawn = ax.pcolormesh(columns, rows, cells, shading="nearest", **style)
+    else:
+        drawn = ax.scatter(*x.T, c=values, s=25, edgecolors=GREY, linewidths=0.3, **style)
+    colorbar = ax.figure.colorbar(drawn, ax=ax, shrink=0.85)
+    colorbar.set_label(label)
