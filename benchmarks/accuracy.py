@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from sklearn.metrics import root_mean_squared_error
+from stages import EXPERTS
 from statsmodels.nonparametric.kernel_density import KDEMultivariateConditional
 
 from bne import BNERegressor
@@ -22,15 +23,12 @@ from bne.metrics import l1_distance
 
 ROWS = Path(__file__).parent / "results" / "accuracy_rows.csv"
 GRID = np.linspace(-5, 5, 101)
-EXPERTS = ["rbf_short", "rbf_long", "periodic"]
 SETTINGS = {"chains": 2, "draws": 500, "random_state": 0, "n_jobs": 2}
 CASES = {"gamma": range(1, 21), "wave-100": range(1, 11), "wave-500": range(1, 11)}
 
 
 def fit(data, experts, inputs, calibration):
-    model = BNERegressor(
-        [(e, e) for e in experts], inputs=inputs, calibration=calibration, **SETTINGS
-    )
+    model = BNERegressor(experts, inputs=inputs, calibration=calibration, **SETTINGS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return model.fit(data.X, data.y)
@@ -39,7 +37,7 @@ def fit(data, experts, inputs, calibration):
 def gamma(seed, calibration):
     """0-D: L1 of each stage and of the empirical CDF, and the modes (the truth's is 1)."""
     data = make_gamma_0d(100, random_state=seed)
-    model = fit(data, ["constant"], [], calibration)
+    model = fit(data, [("constant", "constant")], [], calibration)
     row, here = {}, data.X[:1]
     y = np.linspace(-15.0, 40.0, 20_001)
     true_cdf = data.truth.cdf(y, 0.0)

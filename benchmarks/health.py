@@ -10,11 +10,11 @@ import warnings
 import numpy as np
 import pandas as pd
 from arviz_stats.base.array import array_stats
+from stages import EXPERTS
 
 from bne import BNERegressor
 from bne.datasets import make_wave_1d
 
-EXPERTS = [(c, c) for c in ("rbf_short", "rbf_long", "periodic")]
 AXES = {"chain_axis": 0, "draw_axis": 1}
 
 
