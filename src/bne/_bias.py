@@ -62,7 +62,7 @@ def bias(
     """Posterior of D_delta and D_G at N rows, in chunks."""
     pieces = []
     for part in chunks(len(rows.f), stage.row_elements * len(stage.draws.omega)):
-        draws = bias_draws(stage, Rows(rows.x[part], rows.f[part]), statistic, y_scale)
+        draws = bias_draws(stage, rows.part(part), statistic, y_scale)
         pieces.append([summarise(d, coverage) for d in draws])
     delta, G = (
         BiasSummary(*(np.concatenate(field) for field in zip(*(p[i] for p in pieces), strict=True)))

@@ -184,10 +184,7 @@ def _map_v(z: Any, h: FullHyperparameters, target: Any, data: FullData) -> tuple
     rho = jnp.exp(2.0 * (h.log_sigma_delta - h.eta))
     kept = 1.0 / (1.0 + data.s * jnp.exp(2.0 * (h.log_sigma_omega - h.eta)))  # kappa / (s + kappa)
     first, weights = interpolation(h.log_ell, data.grid, jnp)
-    gram, cross = (
-        jnp.tensordot(weights, jax.lax.dynamic_slice_in_dim(a, first, 4), axes=1)
-        for a in (data.gram, data.cross)
-    )
+    gram, cross = (interpolate(a, h.log_ell, data.grid) for a in (data.gram, data.cross))
     scale = 1.0 / jnp.sqrt(1.0 + rho * jnp.maximum(gram, 0.0))
     X = scale[:, None] * cross * jnp.sqrt(rho * kept)[None, :]
     K = len(data.s)

@@ -23,18 +23,8 @@ FAR = 12.0
 
 TINY = np.finfo(np.float64).tiny
 
-TABLES = (
-    "series",
-    "log_Z",
-    "mean",
-    "variance",
-    "skewness",
-    "information",
-    "density",
-    "slope",
-    "mass",
-    "ends",
-)
+CDF_TABLES = ("density", "slope", "mass", "ends")
+"""The fields that `Ratio.cdf` reads."""
 
 
 class Ratio(NamedTuple):
@@ -121,7 +111,7 @@ class Ratio(NamedTuple):
         """Quantiles of t at levels u, one draw and one row each; all of one shape."""
 
         def excess(t: Array, u: Array, draw: Integers, row: Integers) -> Array:
-            one = self._replace(**{k: getattr(self, k)[draw, row][None] for k in TABLES})
+            one = self._replace(**{k: getattr(self, k)[draw, row][None] for k in CDF_TABLES})
             return one.cdf(t[None, :], np.arange(t.size))[0] - u
 
         ends = np.full(u.size, -FAR), np.full(u.size, FAR)

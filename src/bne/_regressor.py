@@ -226,14 +226,16 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         -------
         PredictiveDistribution
         """
-        from bne._predictive import PredictiveDistribution
-        from bne._stages import Rows
+        return self._distribution(self._rows(X), stage)
 
-        rows = Rows(*self._rows(X))
+    def _distribution(self, rows: Any, stage: str = "full") -> Any:
+        """Predictive distribution at rows in the model's units."""
+        from bne._predictive import PredictiveDistribution
+
         posterior = self._stage(stage).thinned()
 
         def draws_at(part: slice) -> Any:
-            return posterior.conditional(Rows(rows.x[part], rows.f[part]))
+            return posterior.conditional(rows.part(part))
 
         return PredictiveDistribution(
             draws_at,
@@ -260,17 +262,16 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         """
         from bne import _uncertainty
         from bne._answers import Decomposition
-        from bne._stages import Rows
 
         if measure not in _uncertainty.MEASURES:
             raise ValueError(
                 f"`measure` must be one of {list(_uncertainty.MEASURES)}; got {measure!r}."
             )
-        rows, posterior = Rows(*self._rows(X)), self.posterior_
+        rows, posterior = self._rows(X), self.posterior_
         closed = _uncertainty.closed_form(self._stage("additive"), posterior.rows, posterior.y)
         full = self._stage("full").thinned()
         parts = _uncertainty.decompose(full, closed, rows, measure, self.scaling_.y_scale)
-        mean = self.predict_distribution(X).mean()
+        mean = self._distribution(rows).mean()
         return Decomposition(
             **parts.values, errors=parts.errors, mean=mean, measure=measure, index=_index(X, mean)
         )
@@ -303,10 +304,9 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         """
         from bne import _bias
         from bne._answers import BiasReport
-        from bne._stages import Rows
 
         statistic = _bias.check_statistic(statistic)
-        rows, stage = Rows(*self._rows(X)), self._stage("full").thinned()
+        rows, stage = self._rows(X), self._stage("full").thinned()
         delta, G = _bias.bias(stage, rows, statistic, self.scaling_.y_scale, coverage)
         return BiasReport(delta, G, statistic, threshold, _index(X, G.mean))
 
@@ -348,13 +348,15 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         available = [s for s in STAGES[: STAGES.index(stage) + 1] if s in self.posterior_.stages]
         return self.posterior_.stages[available[-1]]
 
-    def _rows(self, X: Any) -> tuple[Array, Array]:
-        """Inputs and experts' predictions at the rows of X, in the model's units."""
+    def _rows(self, X: Any) -> Any:
+        """Inputs and experts' predictions at the rows of X, in the model's units: `Rows`."""
+        from bne._stages import Rows
+
         check_is_fitted(self)
         X, _ = self._check_X(X, None, reset=False)
         f = _experts.predict_experts(self.expert_names_, self.estimators_, self.columns_, X)
         x = _experts.numeric(X, self.columns_.inputs)
-        return self.scaling_.inputs(x), self.scaling_.outcome(f)
+        return Rows(self.scaling_.inputs(x), self.scaling_.outcome(f))
 
     def _check_X(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
         """Scikit-learn's checks; a frame stays a frame, so that experts see its column names."""

@@ -18,6 +18,10 @@ class Rows(NamedTuple):
     x: Array
     f: Array
 
+    def part(self, rows: slice) -> "Rows":
+        """Some of the rows."""
+        return Rows(self.x[rows], self.f[rows])
+
 
 class Residual(NamedTuple):
     """The process delta: its features, and what is taken off them to keep clear of the experts.
@@ -157,6 +161,6 @@ class Stage(NamedTuple):
         """Pointwise log likelihood in the model's units: (S, n)."""
         parts = []
         for part in chunks(len(y), self.row_elements * len(self.draws.omega)):
-            conditional = self.conditional(Rows(rows.x[part], rows.f[part]))
+            conditional = self.conditional(rows.part(part))
             parts.append(conditional.log_pdf_draws(y[part], np.arange(len(y[part]))))
         return np.concatenate(parts, axis=1)

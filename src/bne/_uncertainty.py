@@ -164,7 +164,7 @@ def _average(
     """Average each draw's contributions (S, N) over draws, chunk by chunk; squared errors too."""
     pieces = []
     for part in chunks(len(rows.f), row_elements):
-        here = contributions(Rows(rows.x[part], rows.f[part]))
+        here = contributions(rows.part(part))
         pieces.append({k: (np.mean(c, axis=0), batch_variance(c)) for k, c in here.items()})
     names = pieces[0]
     values, squares = (

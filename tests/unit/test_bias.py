@@ -12,7 +12,6 @@ from bne._bias import BiasSummary, summarise
 from bne._calibration import quadrature
 from bne._logistic import Logistic
 from bne._ratio import make_ratio
-from bne._stages import Rows
 from bne._weights import warn_if_collinear, weights_table
 
 PLACES = np.array([-4.0, -1.0, 0.0, 4.0])
@@ -20,7 +19,7 @@ PLACES = np.array([-4.0, -1.0, 0.0, 4.0])
 
 @pytest.fixture(scope="module")
 def draws(wave_model, wave):
-    rows = Rows(*wave_model._rows(wave.features(PLACES)))
+    rows = wave_model._rows(wave.features(PLACES))
     stage = wave_model._stage("full").thinned()
     return stage, rows, stage.conditional(rows)
 

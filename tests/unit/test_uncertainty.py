@@ -9,7 +9,6 @@ import pytest
 from scipy import integrate, stats
 
 from bne import BNERegressor, _uncertainty
-from bne._stages import Rows
 from bne._uncertainty import PARTS
 from conftest import EXPERTS
 
@@ -71,7 +70,7 @@ def test_variance_follows_the_law_of_total_variance(wave_model, additive_model, 
 def test_closed_moments_equal_those_of_the_draws(additive_model, wave):
     """Means and variances of mu given the hyperparameters, beside sampled omega and delta."""
     stage, posterior = additive_model._stage("additive"), additive_model.posterior_
-    rows = Rows(*additive_model._rows(wave.features(PLACES)))
+    rows = additive_model._rows(wave.features(PLACES))
     moments = _uncertainty.closed_form(stage, posterior.rows, posterior.y).moments(rows)
     mu = stage.mu(rows)
     total = np.mean(moments.v2, axis=0) + np.var(moments.mean, axis=0)
@@ -82,7 +81,7 @@ def test_closed_moments_equal_those_of_the_draws(additive_model, wave):
 
 def test_gaussian_entropy_parts_equal_the_formulas(additive_model, wave):
     stage, posterior = additive_model._stage("additive"), additive_model.posterior_
-    rows = Rows(*additive_model._rows(wave.features(PLACES)))
+    rows = additive_model._rows(wave.features(PLACES))
     m = _uncertainty.closed_form(stage, posterior.rows, posterior.y).moments(rows)
     parts = additive_model.decompose(wave.features(PLACES))
     noise = m.sigma_eps[:, None] ** 2
@@ -133,7 +132,7 @@ def test_full_entropies_equal_brute_force(wave_model, wave):
     """Aleatoric by adaptive quadrature of each draw, mutual information by nested Monte Carlo."""
     x = np.array([-4.0, 1.0])
     stage = wave_model._stage("full").thinned()
-    rows = Rows(*wave_model._rows(wave.features(x)))
+    rows = wave_model._rows(wave.features(x))
     draws = stage.conditional(rows)
     H = draws.entropy()
     for s in (3, 400):
