@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import linalg
 
+from bne._geometry import Laplace
 from bne._kernels import interpolation
 from bne._priors import Priors, half_normal_log_density
-from bne._sampling import Laplace
 from bne._typing import Array
 
 

@@ -30,13 +30,13 @@ from bne._model import (
     FullPriors,
     dimension,
     expert_axes,
-    preconditioned_log_density,
+    log_density,
     transform,
     without_experts,
 )
 from bne._priors import InverseGamma, Priors, fit_inverse_gamma, length_scale_grid
 from bne._ratio import Ratio, make_ratio
-from bne._sampling import Draws, SamplerSettings, no_directions, sample, stiff_directions
+from bne._sampling import Draws, SamplerSettings, sample
 from bne._typing import Array
 
 CONSTRUCTIONS: dict[str, Construction] = {"logistic": Logistic(), "cgp": ConstrainedGP()}
@@ -233,15 +233,6 @@ def starts(data: FullData, mode: Array, chains: int, rng: np.random.Generator) -
     return out
 
 
-PILOT_WARMUP, PILOT_DRAWS = 100, 40
-"""A short run of two chains, whose only use is to find the stiff directions and good starts."""
-
-PILOT_POINTS = 8
-"""Pilot draws at which the Hessian is averaged."""
-
-STIFF_DIRECTIONS = 32
-
-
 def sample_joint(
     data: FullData,
     mode: Array,
@@ -250,40 +241,13 @@ def sample_joint(
     seed: np.random.SeedSequence,
     progress: Callable[[int], object],
 ) -> Draws:
-    """Pilot run, then the chains in coordinates where the stiffest directions have unit scale."""
-    pilot_seed, sampler_seed, start_seed = (int(s) for s in seed.generate_state(3))
-    rng = np.random.default_rng(start_seed)
+    """Sample positions of the full model."""
+    sampler_seed, start_seed = (int(s) for s in seed.generate_state(2))
     scale = np.ones(dimension(data))
     typical = FullHyperparameters(0.5, 0.4, 0.3, 1.0 / np.sqrt(2.0 * n_rows), 0.4, 0.3, 0.3)
     scale[: len(typical)] = typical
-    run = partial(sample, preconditioned_log_density, n_jobs=settings.n_jobs)
-    rank = min(STIFF_DIRECTIONS, len(scale) // 2)
-    coordinates = no_directions(scale, rank)
-    pilot = run(
-        (data, coordinates),
-        coordinates.inverse(starts(data, mode, 2, rng)),
-        seed=pilot_seed,
-        warmup=PILOT_WARMUP,
-        draws=PILOT_DRAWS,
-    ).position
-    visited = coordinates(pilot).reshape(-1, len(scale))
-    points = visited[rng.choice(len(visited), PILOT_POINTS, replace=False)]
-    coordinates = stiff_directions(
-        preconditioned_log_density, (data, coordinates), points, scale, rank
-    )
-    begin = visited[
-        rng.choice(len(visited), settings.chains, replace=settings.chains > len(visited))
-    ]
-    draws = run(
-        (data, coordinates),
-        coordinates.inverse(begin),
-        seed=sampler_seed,
-        warmup=settings.warmup,
-        draws=settings.draws,
-        target_acceptance=settings.target_acceptance,
-        progress=progress,
-    )
-    return Draws(coordinates(draws.position), draws.statistics)
+    begin = starts(data, mode, settings.chains, np.random.default_rng(start_seed))
+    return sample(log_density, data, begin, scale, settings, sampler_seed, progress)
 
 
 class JointDraws(NamedTuple):

@@ -1,4 +1,4 @@
-"""The log density of the full model (Eq. 4), in coordinates that NUTS can walk.
+"""The log density of the full model (Eq. 4), in coordinates that HMC can walk.
 
 The position is ``(hyperparameters, z_omega, z_delta, z_G)``. Triangular maps straighten the
 joint posterior, and cost no factorisation larger than K x K in a gradient:
@@ -26,7 +26,6 @@ from bne._calibration import Construction, cosines, quadrature
 from bne._gaussian import noise_scale
 from bne._kernels import interpolation
 from bne._priors import InverseGamma, Priors, half_normal_log_density
-from bne._sampling import LowRank
 from bne._typing import Array
 
 
@@ -123,10 +122,35 @@ def interpolate(table: Any, log_ell: Any, grid: Any) -> Any:
     return jnp.tensordot(weights, jax.lax.dynamic_slice_in_dim(table, first, 4), axes=1)
 
 
-def interpolate_product(table: Any, log_ell: Any, grid: Any, v: Any) -> Any:
-    """``A(ell) v`` without forming A(ell)."""
-    first, weights = interpolation(log_ell, grid, jnp)
-    return weights @ (jax.lax.dynamic_slice_in_dim(table, first, 4) @ v)
+class Interpolated(NamedTuple):
+    """A large table at one length-scale, to be multiplied by: a matrix, and its derivative.
+
+    The derivative in log_ell is carried along in place of being found by automatic differentiation,
+    which would read the four matrices that are interpolated once more for every product.
+    ``change`` is 0, and has the derivative of log_ell.
+    """
+
+    matrix: Any
+    slope: Any
+    change: Any
+
+    def times(self, v: Any) -> Any:
+        """``A(ell) v``."""
+        return self.matrix @ v + self.change * (self.slope @ jax.lax.stop_gradient(v))
+
+    def transposed_times(self, w: Any) -> Any:
+        """``A(ell)^T w``."""
+        return w @ self.matrix + self.change * (jax.lax.stop_gradient(w) @ self.slope)
+
+
+def interpolate_once(table: Any, log_ell: Any, grid: Any) -> Interpolated:
+    """A table (J, n, m) at one length-scale."""
+    fixed = jax.lax.stop_gradient(log_ell)
+    first, weights = interpolation(fixed, grid, jnp)
+    slopes = jax.jacfwd(lambda q: interpolation(q, grid, jnp)[1])(fixed)
+    nodes = [jax.lax.dynamic_index_in_dim(table, first + k, keepdims=False) for k in range(4)]
+    matrix, slope = (sum(w[k] * nodes[k] for k in range(4)) for w in (weights, slopes))
+    return Interpolated(matrix, slope, log_ell - fixed)
 
 
 def sizes(data: FullData) -> tuple[int, int, int, int]:
@@ -174,7 +198,9 @@ def log_ratio(
     return construction.log_link(s, xp)
 
 
-def _map_v(z: Any, h: FullHyperparameters, target: Any, data: FullData) -> tuple[Any, Any]:
+def _map_v(
+    z: Any, h: FullHyperparameters, target: Any, A: Interpolated, data: FullData
+) -> tuple[Any, Any]:
     """Stage 2's posterior of v for the outcome `target`: v and the log-determinant.
 
     Its precision is ``Lambda + B B^T``: Lambda, diagonal, for the features clear of the experts,
@@ -183,7 +209,6 @@ def _map_v(z: Any, h: FullHyperparameters, target: Any, data: FullData) -> tuple
     """
     rho = jnp.exp(2.0 * (h.log_sigma_delta - h.eta))
     kept = 1.0 / (1.0 + data.s * jnp.exp(2.0 * (h.log_sigma_omega - h.eta)))  # kappa / (s + kappa)
-    first, weights = interpolation(h.log_ell, data.grid, jnp)
     gram, cross = (interpolate(a, h.log_ell, data.grid) for a in (data.gram, data.cross))
     scale = 1.0 / jnp.sqrt(1.0 + rho * jnp.maximum(gram, 0.0))
     X = scale[:, None] * cross * jnp.sqrt(rho * kept)[None, :]
@@ -193,8 +218,7 @@ def _map_v(z: Any, h: FullHyperparameters, target: Any, data: FullData) -> tuple
     weighted = data.weights * (
         target - data.E @ ((1.0 - kept) * (data.E.T @ (data.weights * target)))
     )
-    seen = weights @ (weighted @ jax.lax.dynamic_slice_in_dim(data.A, first, 4))
-    pull = rho * jnp.exp(-h.log_sigma_delta) * scale * seen
+    pull = rho * jnp.exp(-h.log_sigma_delta) * scale * A.transposed_times(weighted)
     mean = pull - X @ solve(L, solve(L, X.T @ pull), trans=1)
     moved = z - X @ solve(L, solve(L + jnp.eye(K), X.T @ z), trans=1)
     log_determinant = jnp.sum(jnp.log(scale)) - jnp.sum(jnp.log(jnp.diagonal(L)))
@@ -228,13 +252,15 @@ def transform(position: Any, data: FullData) -> FullState:
     sigma_G = data.construction.amplitude(h.log_sigma_G, jnp)
     W, log_det_W = _map_W(z_G, h, sigma_G, data)
     T = interpolate(data.roots, h.log_ell_t, data.grid_t)
-    coefficients = sigma_G * (interpolate(data.A_G, h.log_ell_x, data.grid_x) @ W)
+    A_G = interpolate_once(data.A_G, h.log_ell_x, data.grid_x)
+    coefficients = sigma_G * A_G.times(W)
     log_Z, mean, log_sd = normaliser(data.construction, coefficients, T, sigma_G)
     virtual = sigma_G * (interpolate(data.virtual, h.log_ell_x, data.grid_x) @ W)
     log_sigma_eps = h.eta - jnp.sum(data.mask * log_sd) / jnp.sum(data.mask)
     target = data.mask * (data.y - jnp.exp(log_sigma_eps) * mean)
-    v, log_det_v = _map_v(z_delta, h, target, data)
-    delta = jnp.exp(h.log_sigma_delta) * interpolate_product(data.A, h.log_ell, data.grid, v)
+    A = interpolate_once(data.A, h.log_ell, data.grid)
+    v, log_det_v = _map_v(z_delta, h, target, A, data)
+    delta = jnp.exp(h.log_sigma_delta) * A.times(v)
     omega, log_det_omega = _map_omega(z_omega, h, target - delta, data)
     return FullState(
         h=h,
@@ -278,11 +304,6 @@ def log_likelihood(state: FullState, data: FullData) -> Any:
     t = (data.y - state.mu) / sigma_eps
     h = log_ratio(data.construction, t, state.coefficients, state.T, state.sigma_G)
     return h - state.log_Z - 0.5 * t**2 - 0.5 * np.log(2.0 * np.pi) - jnp.log(sigma_eps)
-
-
-def preconditioned_log_density(z: Any, data: tuple[FullData, LowRank]) -> Any:
-    """Joint log posterior in the sampler's coordinates."""
-    return log_density(data[1](z), data[0])
 
 
 def log_density(position: Any, data: FullData) -> Any:

@@ -8,6 +8,7 @@ from tqdm.auto import tqdm
 
 from bne import _gaussian, _joint
 from bne._gaussian import Hyperparameters
+from bne._geometry import Laplace, laplace
 from bne._joint import CONSTRUCTIONS, CalibrationDraws, CalibrationFeatures, make_calibration
 from bne._kernels import (
     N_NODES,
@@ -22,7 +23,7 @@ from bne._linalg import projection_coefficients
 from bne._model import expert_axes, without_experts
 from bne._priors import InverseGamma, Priors, fit_inverse_gamma, length_scale_grid
 from bne._relevance import fit_relevance
-from bne._sampling import Laplace, SamplerSettings, laplace, sample
+from bne._sampling import SamplerSettings, sample
 from bne._stages import Residual, Rows, Stage, StageDraws
 from bne._threads import single_blas_thread
 from bne._typing import Array
@@ -75,7 +76,7 @@ def sample_stage(
 ) -> tuple[Stage, Array]:
     """Stage 1 (`residual` None) or stage 2, and the mode of its hyperparameters.
 
-    Hyperparameters by NUTS on the collapsed posterior, then omega and delta in closed form.
+    Hyperparameters by HMC on the collapsed posterior, then omega and delta in closed form.
     """
     if residual is None:
         priors = priors._replace(ell=UNUSED)
@@ -85,18 +86,16 @@ def sample_stage(
     spectrum = _gaussian.spectral_table(rows.f, y, table, grid, max(RANK, table.shape[2]))
     whitening = _whiten(spectrum, priors)
     jitter = np.random.default_rng(start_seed).normal(size=(settings.chains, 4))
-    z, statistics = sample(
+    z = sample(
         _gaussian.log_density,
         (spectrum, priors, whitening),
         jitter,
-        seed=sampler_seed,
-        warmup=settings.warmup,
-        draws=settings.draws,
-        target_acceptance=CAREFUL,
-        n_jobs=settings.n_jobs,
-        progress=progress,
+        np.ones(4),
+        settings._replace(target_acceptance=CAREFUL),
+        sampler_seed,
+        progress,
     )
-    position = whitening(z)
+    position = whitening(z.position)
     h = Hyperparameters(*position.reshape(-1, 4).T)
     grams = _gaussian.gram_table(rows.f, y, table, grid)
     theta, xi = _draw_theta(grams, h, rows.f.shape[1], np.random.default_rng(closed_seed))
@@ -111,7 +110,7 @@ def sample_stage(
         v=theta[:, K:] if residual else None,
         xi=xi if residual else None,
         position=position if residual else position[..., [0, 2]],
-        statistics=statistics,
+        statistics=z.statistics,
     )
     return Stage(draws, residual), whitening.mode
 
@@ -172,8 +171,8 @@ def sample_full(
         priors=priors,
         weights=weights,
     )
-    position, statistics = _joint.sample_joint(data, mode, len(y), settings, seed, progress)
-    state = _joint.unpack_draws(position, data)
+    joint = _joint.sample_joint(data, mode, len(y), settings, seed, progress)
+    state = _joint.unpack_draws(joint.position, data)
     S = len(state.omega)
     rng = np.random.default_rng(seed.spawn(1)[0])
     roots = _joint.roots_at(features.basis, state.h.log_ell_t)
@@ -192,8 +191,8 @@ def sample_full(
         log_ell=state.h.log_ell if residual else None,
         v=state.v[:, : table.shape[2]] if residual else None,
         xi=rng.standard_normal(S) if residual else None,
-        position=position,
-        statistics=statistics,
+        position=joint.position,
+        statistics=joint.statistics,
         calibration=calibration,
     )
     return Stage(draws, residual, features)

@@ -94,7 +94,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         feature_points: int = 128,
         cv: Any = None,
         chains: int = 4,
-        warmup: int = 300,
+        warmup: int = 400,
         draws: int = 1500,
         target_acceptance: float = 0.9,
         n_jobs: int | None = None,

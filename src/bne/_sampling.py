@@ -1,8 +1,10 @@
-"""NUTS with window adaptation: (log density, data, starts) -> draws and statistics.
+"""Hamiltonian Monte Carlo: (log density, data, starts) -> draws and statistics.
 
-The log density takes its data as an argument, and data are padded by the caller, so that one
-compiled program serves every data set of about the same size. A chain runs in blocks: between two
-blocks Python is in control, for a progress bar or an interruption.
+Trajectories have random lengths in coordinates of about unit scale, which the warm-up finds in
+rounds (`bne._geometry.fisher_map`). The log density takes its data as an argument, and data are
+padded by the caller, so that one compiled program serves every data set of about the same size. A
+chain runs in blocks: between two blocks Python is in control, for a progress bar or an
+interruption.
 """
 
 from collections.abc import Callable
@@ -13,27 +15,41 @@ import blackjax
 import jax
 import jax.numpy as jnp
 import numpy as np
-from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
 from blackjax.adaptation.step_size import dual_averaging_adaptation
-from blackjax.adaptation.window_adaptation import build_schedule
 from blackjax.mcmc.hmc import HMCState
 from joblib import Parallel, delayed
-from scipy import optimize
-from scipy.sparse.linalg import LinearOperator, eigsh
 
+from bne._geometry import LogDensity, LowRank, fisher_map, scales_only
 from bne._typing import Array
-
-LogDensity = Callable[[Any, Any], Any]
 
 BLOCK = 50
 """Iterations between two visits to Python."""
 
+TRAJECTORY = 4.0
+"""Mean length of a trajectory: a quarter turn in a direction 2.5 times the typical width."""
+
+SPREAD = 0.7
+"""Lengths are uniform within this share of their mean, so that no direction stays in step."""
+
+JITTER = 0.3
+"""Step sizes are uniform within this share of the adapted one: short ones leave tight corners."""
+
+MAX_STEPS = 128
+"""No trajectory has more leapfrog steps, whatever its step size."""
+
+ROUNDS = (0.2, 0.3)
+"""Shares of the warm-up after which the coordinates are found anew."""
+
+DIRECTIONS = 48
+"""Directions that the coordinates stretch."""
+
 
 class Draws(NamedTuple):
-    """Positions (chain, draw, dim), and the sampler's statistics by name, each (chain, draw)."""
+    """Positions and gradients (chain, draw, dim), and statistics by name, each (chain, draw)."""
 
-    position: Array
-    statistics: dict[str, Array]
+    position: Any
+    gradient: Any
+    statistics: dict[str, Any]
 
 
 class SamplerSettings(NamedTuple):
@@ -46,23 +62,13 @@ class SamplerSettings(NamedTuple):
     n_jobs: int | None
 
 
-class Adaptation(NamedTuple):
-    """Blackjax's states of the step size and of the diagonal metric."""
-
-    step: Any
-    metric: Any
-
-
 def sample(
     log_density: LogDensity,
     data: Any,
     starts: Array,
-    *,
+    scale: Array,
+    settings: SamplerSettings,
     seed: int,
-    warmup: int,
-    draws: int,
-    target_acceptance: float = 0.8,
-    n_jobs: int | None = None,
     progress: Callable[[int], object] = lambda n: None,
 ) -> Draws:
     """Run one chain from each row of `starts`.
@@ -71,6 +77,8 @@ def sample(
     ----------
     log_density : function of (position, data)
         A module-level function: its identity is the key of the compiled program.
+    scale : (dim,)
+        Rough scale of every coordinate, to begin with.
     progress : function
         Called with the number of iterations just done, from any thread.
 
@@ -79,212 +87,141 @@ def sample(
     Every chain has its own key, so that the numbers do not depend on `n_jobs`. Chains run in
     threads: the compiled program releases the interpreter's lock, and is compiled once.
     """
-    seeds = np.random.SeedSequence(seed).generate_state(len(starts))
-    chain = partial(
-        _run_chain, log_density, data, warmup, draws, target_acceptance, progress=progress
+    coordinates = scales_only(scale, min(DIRECTIONS, len(scale)))
+    lengths = [int(share * settings.warmup) for share in ROUNDS]
+    run = partial(_run_chains, log_density, data, settings, progress)
+    for i, length in enumerate(lengths):
+        if length == 0:
+            continue
+        z = run(coordinates, starts, length, 0, (seed, i))
+        settled = slice(length // 2, None)
+        q, g = coordinates(z.position), coordinates.pull_back(z.gradient)
+        starts = q[:, -1]
+        coordinates = fisher_map(*(_flat(a[:, settled]) for a in (q, g)), coordinates)
+    adapting = settings.warmup - sum(lengths)
+    z = run(coordinates, starts, adapting, settings.draws, (seed, len(ROUNDS)))
+    z = jax.tree.map(lambda a: a[:, adapting:], z)
+    return Draws(coordinates(z.position), coordinates.pull_back(z.gradient), z.statistics)
+
+
+def _flat(a: Array) -> Array:
+    return a.reshape(-1, a.shape[-1])
+
+
+def _run_chains(
+    log_density: LogDensity,
+    data: Any,
+    settings: SamplerSettings,
+    progress: Callable[[int], object],
+    coordinates: LowRank,
+    starts: Array,
+    adapting: int,
+    draws: int,
+    entropy: tuple[int, ...],
+) -> Draws:
+    """All chains in the given coordinates: `adapting` iterations, then `draws`."""
+    seeds = np.random.SeedSequence(entropy).generate_state(len(starts))
+    with jax.enable_x64(True):
+        data = jax.tree.map(jnp.asarray, (data, coordinates))
+    chain = partial(_run_chain, log_density, data, settings.target_acceptance)
+    z = coordinates.inverse(starts)
+    chain(z[0], 0, 0, 0, progress)  # compile once, before there are threads
+    results = Parallel(n_jobs=settings.n_jobs, prefer="threads")(
+        delayed(chain)(start, int(s), adapting, draws, progress)
+        for start, s in zip(z, seeds, strict=True)
     )
-    _run_chain(log_density, data, 0, 0, target_acceptance, starts[0], 0, progress)  # compile once
-    results = Parallel(n_jobs=n_jobs, prefer="threads")(
-        delayed(chain)(start, int(s)) for start, s in zip(starts, seeds, strict=True)
-    )
-    position, statistics = jax.tree.map(lambda *a: np.stack(a), *results)
-    return Draws(position, statistics)
+    return jax.tree.map(lambda *a: np.stack(a), *results)
 
 
 def _run_chain(
     log_density: LogDensity,
     data: Any,
-    warmup: int,
-    draws: int,
     target_acceptance: float,
     start: Array,
     seed: int,
+    adapting: int,
+    draws: int,
     progress: Callable[[int], object],
-) -> tuple[Array, dict[str, Array]]:
-    """One chain: `warmup` adapting iterations, then `draws` with everything fixed."""
-    plan = np.zeros((warmup + draws, 3), dtype=np.int32)  # stage, end of a window, adapting
-    if warmup:
-        plan[:warmup, :2], plan[:warmup, 2] = np.asarray(build_schedule(warmup)), 1
+) -> Draws:
+    """One chain, whose step size adapts at first."""
+    total, blocks = adapting + draws, []
     with jax.enable_x64(True):
-        data = jax.tree.map(jnp.asarray, data)
         key = jax.random.key(seed)
         state, adaptation = _start(log_density, jnp.asarray(start), data)
-        blocks = []
-        for first in range(0, max(len(plan), 1), BLOCK):
-            block = np.zeros((BLOCK, 3), dtype=np.int32)
-            used = min(BLOCK, len(plan) - first)
-            block[:used] = plan[first : first + used]
+        for first in range(0, max(total, 1), BLOCK):
+            span = np.array([first, min(first + BLOCK, total), adapting])
             key, state, adaptation, out = _block(
-                log_density, key, block, used, state, adaptation, target_acceptance, data
+                log_density, key, span, state, adaptation, target_acceptance, data
             )
+            used = int(span[1] - span[0])
             blocks.append(jax.tree.map(lambda a, used=used: np.asarray(a)[:used], out))
             progress(used)
-    return jax.tree.map(lambda *a: np.concatenate(a)[warmup:], *blocks)
+    return jax.tree.map(lambda *a: np.concatenate(a), *blocks)
 
 
 @partial(jax.jit, static_argnums=0)
-def _value_and_grad(log_density: LogDensity, position: Any, data: Any) -> Any:
-    return jax.value_and_grad(log_density)(position, data)
+def _value_and_grad(log_density: LogDensity, z: Any, data: Any) -> Any:
+    return jax.value_and_grad(partial(_transformed, log_density))(z, data)
 
 
-def _start(log_density: LogDensity, position: Any, data: Any) -> Any:
-    """Initial states of the sampler and of its adaptation, with the types that a block returns."""
-    value, gradient = _value_and_grad(log_density, position, data)
-    state = HMCState(position, value, gradient)
-    adaptation = Adaptation(
-        dual_averaging_adaptation(0.8)[0](1.0),
-        mass_matrix_adaptation(is_diagonal_matrix=True)[0](position.size),
-    )
-    return jax.tree.map(lambda a: jnp.asarray(a, jnp.result_type(a)), (state, adaptation))
+def _start(log_density: LogDensity, z: Any, data: Any) -> Any:
+    """Initial states of the sampler and of its step size, with the types that a block returns."""
+    value, gradient = _value_and_grad(log_density, z, data)
+    step = dual_averaging_adaptation(0.8)[0](z.size**-0.25)
+    state = HMCState(z, value, gradient), step
+    return jax.tree.map(lambda a: jnp.asarray(a, jnp.result_type(a)), state)
 
 
-def _adapt(
-    target: Any, adaptation: Adaptation, stage: Any, window_end: Any, position: Any, acceptance: Any
-) -> Adaptation:
-    """Stan's scheme: the step size at every iteration, the metric after each slow window."""
-    restart, update_step, final_step = dual_averaging_adaptation(target)
-    _, update_metric, final_metric = mass_matrix_adaptation(is_diagonal_matrix=True)
-    step = update_step(adaptation.step, acceptance)
-    updated = update_metric(adaptation.metric, position)
-    slow = Adaptation(step, _choose(stage == 1, updated, adaptation.metric))
-    closed = Adaptation(restart(final_step(step)), final_metric(updated))
-    return _choose(window_end == 1, closed, slow)
-
-
-def _choose(condition: Any, yes: Any, no: Any) -> Any:
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
-
-
-class Laplace(NamedTuple):
-    """The mode of a log density and a factor L of its inverse negative Hessian, ``L L^T``."""
-
-    mode: Array
-    factor: Array
-
-    def __call__(self, z: Any) -> Any:
-        """Map coordinates of unit scale, (..., dim), to the density's own."""
-        return self.mode + z @ self.factor.T
-
-
-MAX_SCALE = 2.0
-"""A direction flatter than this (in logarithms) at the mode is taken to have this scale."""
-
-
-def laplace(log_density: LogDensity, data: Any, start: Array, bounds: Array) -> Laplace:
-    """Find the mode within `bounds` (dim, 2), and the curvature there by central differences."""
-    with jax.enable_x64(True):
-        data = jax.tree.map(jnp.asarray, data)
-
-        def loss(q: Array) -> tuple[float, Array]:
-            value, gradient = _value_and_grad(log_density, jnp.asarray(q), data)
-            return -float(value), -np.asarray(gradient)
-
-        mode = optimize.minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
-        steps = 1e-3 * np.eye(len(mode))
-        H = np.stack([(loss(mode + e)[1] - loss(mode - e)[1]) / 2e-3 for e in steps])
-    curvature, axes = np.linalg.eigh(0.5 * (H + H.T))
-    return Laplace(mode, axes / np.sqrt(np.maximum(curvature, MAX_SCALE**-2)))
-
-
-class LowRank(NamedTuple):
-    """A linear map that takes the stiffest directions of a density to unit scale.
-
-    ``q = scale * (z + U ((lambda^(-1/2) - 1) * U^T z))``, (lambda, U) the leading eigenpairs of the
-    scaled negative Hessian: (r,) and (dim, r). Its Jacobian is a constant.
-    """
-
-    scale: Any
-    shrink: Any
-    U: Any
-
-    def __call__(self, z: Any) -> Any:
-        """Map coordinates (..., dim) to the density's own."""
-        return (z + ((z @ self.U) * self.shrink) @ self.U.T) * self.scale.reshape(
-            (1,) * (z.ndim - 1) + (-1,)
-        )
-
-    def inverse(self, q: Array) -> Array:
-        """Map back."""
-        z = q / self.scale
-        return z + ((z @ self.U) * (1.0 / (1.0 + self.shrink) - 1.0)) @ self.U.T
-
-
-def no_directions(scale: Array, rank: int) -> LowRank:
-    """The map that only scales, in the shape of one with `rank` directions."""
-    return LowRank(scale, np.zeros(rank), np.zeros((len(scale), rank)))
-
-
-def stiff_directions(
-    log_density: LogDensity, data: Any, points: Array, scale: Array, rank: int
-) -> LowRank:
-    """Find the stiffest directions of the average Hessian at some points.
-
-    By Lanczos iteration on differences of gradients: `log_density` is that of coordinates with this
-    `scale`, whose gradient is compiled already.
-    """
-    with jax.enable_x64(True):
-        data = jax.tree.map(jnp.asarray, data)
-
-        def gradient(z: Array) -> Array:
-            return np.asarray(_value_and_grad(log_density, jnp.asarray(z), data)[1])
-
-        def curvature(direction: Array) -> Array:
-            step = 1e-4 * direction.ravel() / np.linalg.norm(direction)
-            change = [gradient(z - step) - gradient(z + step) for z in points / scale]
-            return np.mean(change, axis=0) * np.linalg.norm(direction) / 2e-4
-
-        size = len(scale)
-        operator = LinearOperator((size, size), matvec=curvature, dtype=np.float64)
-        start = np.random.default_rng(0).normal(size=size)
-        values, U = eigsh(operator, k=rank, which="LA", tol=1e-2, v0=start)
-    return LowRank(scale, np.maximum(values, 1.0) ** -0.5 - 1.0, U)
+def _transformed(log_density: LogDensity, z: Any, data: tuple[Any, LowRank]) -> Any:
+    """The log density in the sampler's coordinates; the Jacobian is a constant."""
+    return log_density(data[1](z), data[0])
 
 
 @partial(jax.jit, static_argnums=0)
 def _block(
     log_density: LogDensity,
     key: Any,
-    plan: Any,
-    used: Any,
+    span: Any,
     state: Any,
     adaptation: Any,
     target_acceptance: Any,
     data: Any,
 ) -> Any:
-    """Run the first `used` iterations of a block of `BLOCK`; one program warms up and draws."""
-    kernel = blackjax.nuts.build_kernel()
-
-    def density(q: Any) -> Any:
-        return log_density(q, data)
+    """Run iterations `span[0]` to `span[1]`, at most `BLOCK`; the first `span[2]` of all adapt."""
+    kernel = blackjax.hmc.build_kernel()
+    density = partial(_transformed, log_density, data=data)
+    metric = jnp.ones(state.position.size)
+    _, update, _ = dual_averaging_adaptation(target_acceptance)
 
     def iterate(i: Any, carry: Any) -> Any:
-        key, state, adaptation, (positions, statistics) = carry
-        key, subkey = jax.random.split(key)
-        stage, window_end, adapting = plan[i]
-        log_step = adaptation.step
-        step_size = jnp.exp(jnp.where(adapting, log_step.log_step_size, log_step.log_step_size_avg))
-        metric = adaptation.metric.inverse_mass_matrix
-        state, info = kernel(subkey, state, density, step_size, metric)
-        adapted = _adapt(
-            target_acceptance, adaptation, stage, window_end, state.position, info.acceptance_rate
-        )
-        adaptation = _choose(adapting, adapted, adaptation)
-        row = {
+        key, state, adaptation, out = carry
+        key, jitter_key, step_key = jax.random.split(key, 3)
+        adapting = i < span[2]
+        log_step = jnp.where(adapting, adaptation.log_step_size, adaptation.log_step_size_avg)
+        longer, coarser = jax.random.uniform(jitter_key, (2,), minval=-1.0, maxval=1.0)
+        step_size = jnp.exp(log_step) * (1.0 + JITTER * coarser)
+        length = TRAJECTORY * (1.0 + SPREAD * longer)
+        n_steps = jnp.clip(jnp.ceil(length / step_size), 1, MAX_STEPS).astype(int)
+        state, info = kernel(step_key, state, density, step_size, metric, n_steps)
+        adapted = update(adaptation, info.acceptance_rate)
+        adaptation = jax.tree.map(lambda a, b: jnp.where(adapting, a, b), adapted, adaptation)
+        statistics = {
             "lp": state.logdensity,
             "energy": info.energy,
             "diverging": info.is_divergent,
-            "n_steps": info.num_integration_steps,
+            "n_steps": n_steps,
             "acceptance_rate": info.acceptance_rate,
             "step_size": step_size,
         }
-        positions = positions.at[i].set(state.position)
-        statistics = {k: statistics[k].at[i].set(v) for k, v in row.items()}
-        return key, state, adaptation, (positions, statistics)
+        new = Draws(state.position, state.logdensity_grad, statistics)
+        at = i - span[0]
+        return key, state, adaptation, jax.tree.map(lambda a, b: a.at[at].set(b), out, new)
 
+    zeros = jnp.zeros((BLOCK, state.position.size))
     numbers = {k: jnp.zeros(BLOCK) for k in ("lp", "energy", "acceptance_rate", "step_size")}
     statistics = numbers | {
         "diverging": jnp.zeros(BLOCK, bool),
         "n_steps": jnp.zeros(BLOCK, jnp.int64),
     }
-    out = jnp.zeros((BLOCK, state.position.size)), statistics
-    return jax.lax.fori_loop(0, used, iterate, (key, state, adaptation, out))
+    out = Draws(zeros, zeros, statistics)
+    return jax.lax.fori_loop(span[0], span[1], iterate, (key, state, adaptation, out))

@@ -161,29 +161,45 @@ def test_import_is_quick_and_jax_is_left_as_it_was():
     assert dtype == "float32"
 
 
-@pytest.mark.parametrize("scale", [1e-9, 1e9])
-@pytest.mark.parametrize("shift", [0.0, 3.0])
-def test_scale_and_shift_of_y_and_experts(wave, scale, shift):
+@pytest.mark.parametrize("scale", [2.0**-30, 2.0**30])
+def test_scale_of_y_and_experts(wave, scale):
+    """A power of two rounds nothing: every draw is the same."""
     columns = [name for name, _ in EXPERTS]
     X, y = wave.X[:60], wave.y[:60]
     base = BNERegressor(EXPERTS, inputs=["x"], **TINY).fit(X, y).predict_interval(X)
     moved = X.copy()
-    moved[columns] = scale * (X[columns] + shift)
-    answer = (
-        BNERegressor(EXPERTS, inputs=["x"], **TINY)
-        .fit(moved, scale * (y + shift))
-        .predict_interval(moved)
-    )
-    np.testing.assert_allclose(answer / scale - shift, base, rtol=1e-4, atol=1e-4)
+    moved[columns] = scale * X[columns]
+    answer = BNERegressor(EXPERTS, inputs=["x"], **TINY).fit(moved, scale * y)
+    np.testing.assert_allclose(answer.predict_interval(moved) / scale, base, rtol=1e-10)
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1e9])
+@pytest.mark.parametrize("shift", [0.0, 3.0])
+def test_scale_and_shift_are_taken_off(wave, scale, shift):
+    """What the sampler sees is the same to rounding; its chains amplify rounding."""
+    columns = [name for name, _ in EXPERTS]
+    X, y = wave.X[:60], wave.y[:60]
+    moved = X.copy()
+    moved[columns] = scale * (X[columns] + shift)
+    base, answer = (
+        BNERegressor(EXPERTS, inputs=["x"], **TINY).fit(features, outcome)
+        for features, outcome in ((X, y), (moved, scale * (y + shift)))
+    )
+    np.testing.assert_allclose(answer.posterior_.y, base.posterior_.y, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(answer.posterior_.rows.f, base.posterior_.rows.f, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(answer.posterior_.rows.x, base.posterior_.rows.x, rtol=0, atol=0)
+    np.testing.assert_allclose(
+        answer.predict(moved) / scale - shift, base.predict(X), rtol=0, atol=0.2
+    )
+
+
+@pytest.mark.parametrize("scale", [2.0**-30, 2.0**30])
 def test_scale_of_the_inputs(wave, scale):
     X, y = wave.X[:60], wave.y[:60]
     base = BNERegressor(EXPERTS, inputs=["x"], **TINY).fit(X, y).predict(X)
     moved = X.assign(x=scale * X["x"])
     answer = BNERegressor(EXPERTS, inputs=["x"], **TINY).fit(moved, y).predict(moved)
-    np.testing.assert_allclose(answer, base, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(answer, base, rtol=1e-10)
 
 
 def test_degenerate_but_legal_data():
