@@ -52,7 +52,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         are.
     chains, warmup, draws : int
         Number of Markov chains, and iterations of each before and after adaptation ends.
-    target_acceptance : float, default=0.9
+    target_acceptance : float, default=0.95
         Of the full stage's sampler; nearer 1 is slower and safer.
     n_jobs : int, default=None
         Chains and experts that run at a time. The numbers do not depend on it.
@@ -95,8 +95,8 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         cv: Any = None,
         chains: int = 4,
         warmup: int = 400,
-        draws: int = 1500,
-        target_acceptance: float = 0.9,
+        draws: int = 1000,
+        target_acceptance: float = 0.95,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
