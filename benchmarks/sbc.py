@@ -32,7 +32,7 @@ ELL_X = InverseGamma(4.0, 4.0)
 FOLDER = Path(__file__).parent / "results"
 X = np.linspace(-1.7, 1.7, N)[:, None]
 EXPERTS = np.column_stack([np.sin(2 * X[:, 0]), X[:, 0]])
-SETTINGS = SamplerSettings(chains=2, warmup=300, draws=400, target_acceptance=0.9, n_jobs=2)
+SETTINGS = SamplerSettings(chains=2, warmup=250, draws=400, target_acceptance=0.85, n_jobs=2)
 AT = 7  # the row where delta and F are looked at
 LEVEL = 0.3  # F is looked at in y0 = LEVEL
 

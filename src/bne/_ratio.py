@@ -5,7 +5,7 @@ interpolant of the density on the quadrature nodes, with slopes limited so that 
 never negative: in every draw and at every x a CDF, whatever the coefficients.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
@@ -75,20 +75,16 @@ class Ratio(NamedTuple):
 
     def cdf(self, t: Array, row: Integers) -> Array:
         """CDF of t (S, k), the k-th column at row[k]."""
-        at, after, s = self._cell(t, row)
-        inner = self.mass[at] + _hermite_integral(
-            s, self.density[at], self.density[after], self.slope[at], self.slope[after]
-        )
+        at, s = self._cell(t, row)
+        inner = self.mass.take(at) + _hermite_integral(s, *self._ends_of_cell(at))
         lower = special.ndtr(t) * self.ends[:, row, 0]
         upper = 1.0 - special.ndtr(-t) * self.ends[:, row, 1]
         return np.where(t < -HALF_WIDTH, lower, np.where(t > HALF_WIDTH, upper, inner))
 
     def pdf(self, t: Array, row: Integers) -> Array:
         """Density of t (S, k), the derivative of `cdf`; quicker than `log_ratio`."""
-        at, after, s = self._cell(t, row)
-        inner = _hermite(
-            s, self.density[at], self.density[after], self.slope[at], self.slope[after]
-        )
+        at, s = self._cell(t, row)
+        inner = _hermite(s, *self._ends_of_cell(at))
         tail = np.where(t < 0, self.ends[:, row, 0], self.ends[:, row, 1])
         outer = tail * np.exp(-0.5 * t**2) / np.sqrt(2.0 * np.pi)
         return np.where(np.abs(t) > HALF_WIDTH, outer, inner)
@@ -100,12 +96,18 @@ class Ratio(NamedTuple):
         beyond = np.where(t < 0, ends[:, :, 0], ends[:, :, 1])
         return np.where(np.abs(t) > HALF_WIDTH, beyond, inside)
 
-    def _cell(self, t: Array, row: Integers) -> tuple[Any, Any, Array]:
-        """Indices of the nodes before and after t, and t's share of the cell between them."""
-        position = np.clip((t + HALF_WIDTH) / NODE_SPACING, 0.0, self.mass.shape[2] - 1.000001)
+    def _cell(self, t: Array, row: Integers) -> tuple[Integers, Array]:
+        """Flat index of the node before t in (S, n, Q), and t's share of the cell after it."""
+        S, n, Q = self.mass.shape
+        position = np.clip((t + HALF_WIDTH) / NODE_SPACING, 0.0, Q - 1.000001)
         node = position.astype(np.intp)
-        draw = np.arange(len(t))[:, None]
-        return (draw, row[None, :], node), (draw, row[None, :], node + 1), position - node
+        start = Q * (n * np.arange(S)[:, None] + row[None, :])
+        return start + node, position - node
+
+    def _ends_of_cell(self, at: Integers) -> tuple[Array, Array, Array, Array]:
+        """Density at both ends of a cell, and its slope."""
+        p, m = self.density, self.slope
+        return p.take(at), p.take(at + 1), m.take(at), m.take(at + 1)
 
     def ppf(self, u: Array, draw: Integers, row: Integers) -> Array:
         """Quantiles of t at levels u, one draw and one row each; all of one shape."""

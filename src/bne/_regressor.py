@@ -262,15 +262,17 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         """
         from bne import _uncertainty
         from bne._answers import Decomposition
+        from bne._threads import single_blas_thread
 
         if measure not in _uncertainty.MEASURES:
             raise ValueError(
                 f"`measure` must be one of {list(_uncertainty.MEASURES)}; got {measure!r}."
             )
         rows, posterior = self._rows(X), self.posterior_
-        closed = _uncertainty.closed_form(self._stage("additive"), posterior.rows, posterior.y)
         full = self._stage("full").thinned()
-        parts = _uncertainty.decompose(full, closed, rows, measure, self.scaling_.y_scale)
+        with single_blas_thread():
+            closed = _uncertainty.closed_form(self._stage("additive"), posterior.rows, posterior.y)
+            parts = _uncertainty.decompose(full, closed, rows, measure, self.scaling_.y_scale)
         mean = self._distribution(rows).mean()
         return Decomposition(
             **parts.values, errors=parts.errors, mean=mean, measure=measure, index=_index(X, mean)

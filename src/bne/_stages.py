@@ -9,6 +9,7 @@ from bne._joint import CalibrationDraws, CalibrationFeatures
 from bne._kernels import FeatureMap, missing_variance, process_draws
 from bne._predictive import ConditionalDraws, chunks
 from bne._ratio import ROW_ELEMENTS
+from bne._threads import single_blas_thread
 from bne._typing import Array
 
 
@@ -153,9 +154,10 @@ class Stage(NamedTuple):
     def conditional(self, rows: Rows) -> ConditionalDraws:
         """The posterior of F(y | x) at N rows (Eq. 4)."""
         ratio = None
-        if self.features is not None and self.draws.calibration is not None:
-            ratio = self.draws.calibration.ratio(self.features, rows.x)
-        return ConditionalDraws(self.mu(rows), self.draws.sigma_eps, ratio)
+        with single_blas_thread():
+            if self.features is not None and self.draws.calibration is not None:
+                ratio = self.draws.calibration.ratio(self.features, rows.x)
+            return ConditionalDraws(self.mu(rows), self.draws.sigma_eps, ratio)
 
     def log_likelihood(self, rows: Rows, y: Array) -> Array:
         """Pointwise log likelihood in the model's units: (S, n)."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
-from scipy import linalg, stats
+from scipy import linalg
 
 from bne import _gaussian
 from bne._kernels import N_NODES, interpolate, missing_variance
@@ -25,7 +25,7 @@ NAMES = ("total", "aleatoric", "epistemic", *PARTS)
 HYPERPARAMETER_DRAWS = 200
 """Draws of the additive stage's hyperparameters that closed forms are averaged over."""
 
-NODES = 513
+NODES = 257
 """Of the trapezoid rule over y."""
 
 TAIL = 1e-8
@@ -70,16 +70,17 @@ class ClosedForm(NamedTuple):
     residual : Residual or None
     h : (S, 4)
         sigma_omega, sigma_delta, sigma_eps and log_ell.
-    theta : list of GaussianPosterior
-        Of (omega / sigma_omega, v).
-    omega : list of arrays
-        Precision factors of omega / sigma_omega were there no delta.
+    mean, root : lists of arrays
+        Posterior mean of theta = (omega / sigma_omega, v), and R with covariance ``R^T R``.
+    root_alone : list of arrays
+        The same root for omega / sigma_omega were there no delta.
     """
 
     residual: Residual | None
     h: Array
-    theta: list[_gaussian.GaussianPosterior]
-    omega: list[Array]
+    mean: list[Array]
+    root: list[Array]
+    root_alone: list[Array]
 
     def moments(self, rows: Rows) -> GaussianMoments:
         """Means and variances of mu at N rows."""
@@ -91,9 +92,9 @@ class ClosedForm(NamedTuple):
         for s, (sigma_omega, sigma_delta, _, log_ell) in enumerate(self.h):
             F, A = sigma_omega * rows.f, sigma_delta * interpolate(table, log_ell, grid)
             B = np.column_stack([F, A])
-            mean[s] = B @ self.theta[s].mean
-            v1[s] = _quadratic(self.omega[s], F)
-            v2[s] += _quadratic(self.theta[s].precision_factor, B)
+            mean[s] = B @ self.mean[s]
+            v1[s] = np.sum((F @ self.root_alone[s].T) ** 2, axis=1)
+            v2[s] += np.sum((B @ self.root[s].T) ** 2, axis=1)
         return GaussianMoments(mean, v1, v2, self.h[:, 2])
 
 
@@ -105,9 +106,10 @@ def _features(residual: Residual | None, rows: Rows) -> tuple[Array, Array, Arra
     return *residual.tabulate(rows), residual.feature_map.log_ell
 
 
-def _quadratic(L: Array, B: Array) -> Array:
-    """``b^T (L L^T)^{-1} b`` for each row b of B."""
-    return np.sum(linalg.solve_triangular(L, B.T, lower=True, check_finite=False) ** 2, axis=0)
+def _root(posterior: _gaussian.GaussianPosterior) -> Array:
+    """R with covariance ``R^T R``."""
+    L = posterior.precision_factor
+    return linalg.solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False)
 
 
 def closed_form(stage: Stage, rows: Rows, y: Array) -> ClosedForm:
@@ -121,13 +123,15 @@ def closed_form(stage: Stage, rows: Rows, y: Array) -> ClosedForm:
     h = h[np.linspace(0, S - 1, min(S, HYPERPARAMETER_DRAWS)).round().astype(int)]
     table, _, grid = _features(stage.residual, rows)
     grams = _gaussian.gram_table(rows.f, y, table, grid)
-    theta, omega = [], []
+    out = ClosedForm(stage.residual, h, [], [], [])
     for *scales, ell in h:
         gram, cross = grams.at(ell)
-        theta.append(_gaussian.posterior(gram, cross, K, *scales))
+        theta = _gaussian.posterior(gram, cross, K, *scales)
         alone = _gaussian.posterior(gram[:K, :K], cross[:K], K, *scales)
-        omega.append(alone.precision_factor)
-    return ClosedForm(stage.residual, h, theta, omega)
+        out.mean.append(theta.mean)
+        out.root.append(_root(theta))
+        out.root_alone.append(_root(alone))
+    return out
 
 
 def decompose(full: Stage, additive: ClosedForm, rows: Rows, measure: str, y_scale: float) -> Parts:
@@ -219,7 +223,8 @@ def _entropy_gaussian(moments: GaussianMoments) -> dict[str, Array]:
     low, high = np.min(moments.mean - 6.0 * sd, axis=0), np.max(moments.mean + 6.0 * sd, axis=0)
 
     def density(y: Array) -> Array:
-        return stats.norm.pdf(y[None], moments.mean[:, :, None], sd[:, :, None])
+        t = (y[None] - moments.mean[:, :, None]) / sd[:, :, None]
+        return np.exp(-0.5 * t**2) / (np.sqrt(2.0 * np.pi) * sd[:, :, None])
 
     return {
         "aleatoric": np.broadcast_to(0.5 * np.log(2.0 * np.pi * np.e * noise), sd.shape),
