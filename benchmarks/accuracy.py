@@ -9,19 +9,18 @@ goes on where it was. Two chains of 500 draws: averages need fewer than diagnost
 import argparse
 import time
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from sklearn.metrics import root_mean_squared_error
 from stages import EXPERTS
 from statsmodels.nonparametric.kernel_density import KDEMultivariateConditional
+from store import resume
 
 from bne import BNERegressor
 from bne.datasets import make_gamma_0d, make_wave_1d
 from bne.metrics import l1_distance
 
-ROWS = Path(__file__).parent / "results" / "accuracy_rows.csv"
 GRID = np.linspace(-5, 5, 101)
 SETTINGS = {"chains": 2, "draws": 500, "random_state": 0, "n_jobs": 2}
 CASES = {"gamma": range(1, 21), "wave-100": range(1, 11), "wave-500": range(1, 11)}
@@ -77,25 +76,21 @@ def conditional_kde(data):
     return {"l1_kde": np.mean(gaps), "kde_bandwidth_y": kde.bw[0], "kde_bandwidth_x": kde.bw[1]}
 
 
+def accuracy(case, calibration, seed):
+    start = time.perf_counter()
+    _, *n = case.split("-")
+    result = wave(seed, int(n[0]), calibration) if n else gamma(seed, calibration)
+    return result | {"seconds": time.perf_counter() - start}
+
+
 def run(cases=tuple(CASES), calibration="logistic", seeds=None):
     """Rows that are not stored yet, then the means by case."""
-    done = pd.read_csv(ROWS) if ROWS.exists() else pd.DataFrame()
-    for case in cases:
-        for seed in seeds or CASES[case]:
-            key = {"case": case, "calibration": calibration, "seed": seed}
-            if len(done) and (done[list(key)] == pd.Series(key)).all(axis=1).any():
-                continue
-            start = time.perf_counter()
-            _, *n = case.split("-")
-            result = wave(seed, int(n[0]), calibration) if n else gamma(seed, calibration)
-            row = key | result | {"seconds": time.perf_counter() - start}
-            done = pd.concat([done, pd.DataFrame([row])], ignore_index=True)
-            partial = ROWS.with_suffix(".partial")
-            done.to_csv(partial, index=False, float_format="%.4f")
-            partial.replace(ROWS)
-            print(
-                {k: round(v, 3) if isinstance(v, float) else v for k, v in row.items()}, flush=True
-            )
+    keys = [
+        {"case": case, "calibration": calibration, "seed": seed}
+        for case in cases
+        for seed in seeds or CASES[case]
+    ]
+    done = resume("accuracy_rows", keys, accuracy)
     means = done.groupby(["case", "calibration"]).mean().drop(columns="seed")
     means.insert(0, "seeds", done.groupby(["case", "calibration"]).size())
     return means.reset_index().to_dict("records")

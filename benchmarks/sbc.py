@@ -9,13 +9,13 @@ each true value among the posterior draws must be uniform. Results are stored as
 """
 
 import argparse
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from scipy import stats
+from store import resume
 
 from bne import _joint, _model
 from bne._joint import CalibrationFeatures
@@ -29,7 +29,6 @@ LOGISTIC = Logistic()
 N, K = 24, 2
 PRIORS = Priors(InverseGamma(4.0, 4.0))
 ELL_X = InverseGamma(4.0, 4.0)
-FOLDER = Path(__file__).parent / "results"
 X = np.linspace(-1.7, 1.7, N)[:, None]
 EXPERTS = np.column_stack([np.sin(2 * X[:, 0]), X[:, 0]])
 SETTINGS = SamplerSettings(chains=2, warmup=250, draws=400, target_acceptance=0.85, n_jobs=2)
@@ -156,18 +155,12 @@ def run(sets=200, broken=False):
     """Ranks of `sets` data sets, then the p-value of each quantity's uniformity."""
     if broken:
         _joint.log_density = broken_log_density
-    path = FOLDER / ("sbc_ranks_broken.csv" if broken else "sbc_ranks.csv")
-    FOLDER.mkdir(exist_ok=True)
-    done = pd.read_csv(path, index_col="seed") if path.exists() else pd.DataFrame()
     shared = world()
-    for seed in range(sets):
-        if seed in done.index:
-            continue
-        row = pd.DataFrame([ranks(seed, shared, SETTINGS)], index=pd.Index([seed], name="seed"))
-        done = pd.concat([done, row])
-        partial = path.with_suffix(".partial")
-        done.to_csv(partial, float_format="%.5f")
-        partial.replace(path)
+    done = resume(
+        "sbc_ranks_broken" if broken else "sbc_ranks",
+        [{"seed": seed} for seed in range(sets)],
+        lambda seed: ranks(seed, shared, SETTINGS),
+    ).drop(columns="seed")
     p_values = uniformity(done)
     verdict = min(p_values.values()) > 0.01 / len(p_values)
     rows = [{"quantity": name, "p_value": p, "sets": len(done)} for name, p in p_values.items()]

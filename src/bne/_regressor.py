@@ -245,7 +245,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
             posterior.row_elements,
         )
 
-    def decompose(self, X: Any, measure: str = "entropy") -> Any:
+    def decompose(self, X: Any, measure: str = "entropy", stage: str = "full") -> Any:
         """Split the uncertainty at the rows of X by where it comes from (Eq. 7).
 
         Parameters
@@ -253,6 +253,8 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         X : (N, p) array or DataFrame
         measure : {"entropy", "variance"}, default="entropy"
             Nats, or squared units of y.
+        stage : {"full", "additive", "ensemble"}, default="full"
+            Which posterior to take apart.
 
         Returns
         -------
@@ -269,11 +271,12 @@ class BNERegressor(RegressorMixin, BaseEstimator):
                 f"`measure` must be one of {list(_uncertainty.MEASURES)}; got {measure!r}."
             )
         rows, posterior = self._rows(X), self.posterior_
-        full = self._stage("full").thinned()
+        whole = self._stage(stage).thinned()
+        gaussian = self._stage("additive" if stage == "full" else stage)
         with single_blas_thread():
-            closed = _uncertainty.closed_form(self._stage("additive"), posterior.rows, posterior.y)
-            parts = _uncertainty.decompose(full, closed, rows, measure, self.scaling_.y_scale)
-        mean = self._distribution(rows).mean()
+            closed = _uncertainty.closed_form(gaussian, posterior.rows, posterior.y)
+            parts = _uncertainty.decompose(whole, closed, rows, measure, self.scaling_.y_scale)
+        mean = self._distribution(rows, stage).mean()
         return Decomposition(
             **parts.values, errors=parts.errors, mean=mean, measure=measure, index=_index(X, mean)
         )

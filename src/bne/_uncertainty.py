@@ -134,16 +134,18 @@ def closed_form(stage: Stage, rows: Rows, y: Array) -> ClosedForm:
     return out
 
 
-def decompose(full: Stage, additive: ClosedForm, rows: Rows, measure: str, y_scale: float) -> Parts:
-    """Split the uncertainty at N rows; entropies in nats, variances in squared units of y."""
+def decompose(
+    whole: Stage, gaussian: ClosedForm, rows: Rows, measure: str, y_scale: float
+) -> Parts:
+    """Split the uncertainty of a stage; entropies in nats, variances in squared units of y."""
     of_full, of_gaussian = MEASURES[measure]
-    has_G = full.draws.calibration is not None
+    has_G = whole.draws.calibration is not None
     values, squares = _average(
-        lambda here: of_gaussian(additive.moments(here)), rows, NODES * len(additive.h)
+        lambda here: of_gaussian(gaussian.moments(here)), rows, NODES * len(gaussian.h)
     )
     if has_G:
-        width = max(NODES, full.row_elements) * len(full.draws.omega)
-        of_G = _average(lambda here: of_full(full.conditional(here)), rows, width)
+        width = max(NODES, whole.row_elements) * len(whole.draws.omega)
+        of_G = _average(lambda here: of_full(whole.conditional(here)), rows, width)
         values, squares = values | of_G[0], squares | of_G[1]
     three = ("parametric", "structural_delta", "hyperparameters")
     known, known_square = (np.sum([d[name] for name in three], axis=0) for d in (values, squares))

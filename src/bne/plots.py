@@ -1,7 +1,7 @@
 """Pictures of a fitted model: one function each, which draws into an Axes and returns it.
 
 Needs matplotlib (``pip install "bne[plots]"``). Inputs of one column are drawn as curves, of two as
-maps.
+maps. `stages` and `maps` compose the paper's Figures 3 and 5.
 """
 
 from __future__ import annotations
@@ -18,7 +18,17 @@ if TYPE_CHECKING:
     from bne._answers import BiasReport, Decomposition
     from bne._predictive import PredictiveDistribution
 
-__all__ = ["bias", "calibration", "density", "interval", "part", "weights"]
+__all__ = [
+    "bands",
+    "bias",
+    "calibration",
+    "density",
+    "interval",
+    "maps",
+    "part",
+    "stages",
+    "weights",
+]
 
 BLUE, GREY, RED, GREEN = "#0072b2", "#555555", "#d55e00", "#009e73"
 LABELS = {
@@ -61,6 +71,139 @@ def interval(
     ax.set(xlabel="x", ylabel="y")
     ax.legend(frameon=False)
     return ax
+
+
+def bands(
+    x: ArrayLike,
+    decomposition: Decomposition,
+    *,
+    coverage: float = 0.9,
+    observed: tuple[ArrayLike, ArrayLike] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the predictive mean with nested bands: parametric, all that is epistemic, total.
+
+    Parameters
+    ----------
+    x : (N,)
+    decomposition : Decomposition with ``measure="variance"`` at the same N rows
+    observed : pair of (n,), optional
+        Inputs and outcomes to draw as points.
+    """
+    ax = _axes(ax)
+    x, order = _sorted(x)
+    table = decomposition.bands(coverage).iloc[order]
+    names = {"total": "+ aleatoric", "epistemic": "+ structural", "parametric": "parametric"}
+    for color, (name, label) in zip((GREY, BLUE, RED), names.items(), strict=True):
+        lower, upper = table[name, "lower"], table[name, "upper"]
+        ax.fill_between(x, lower, upper, color=color, alpha=0.3, lw=0, label=label)
+    ax.plot(x, decomposition.mean[order], color=BLUE, lw=2, label="predictive mean")
+    if observed is not None:
+        ax.plot(*map(np.asarray, observed), ".", color=RED, ms=4, label="observations")
+    ax.set(xlabel="x", ylabel="y")
+    return ax
+
+
+def stages(
+    model: Any,
+    X: Any,
+    x: ArrayLike,
+    observed: tuple[ArrayLike, ArrayLike],
+    *,
+    truth: Any = None,
+) -> np.ndarray:
+    """Draw the six panels of the paper's Figure 3: (2, 3) Axes.
+
+    Above, the uncertainty of each stage in nested bands. Below, the probability that the models are
+    too low, that the noise is larger than the Gaussian fit, and the data beside the truth.
+
+    Parameters
+    ----------
+    model : fitted BNERegressor
+    X : N rows to predict, and x : (N,) their places on the axis
+    observed : pair of (n,)
+        Training inputs and outcomes.
+    truth : SciPy frozen distribution with parameters (N,), optional
+    """
+    figure, axes = _panels(2, 3)
+    titles = {
+        "ensemble": "(a) original ensemble",
+        "additive": "(b) + residual process δ",
+        "full": "(c) full model",
+    }
+    for ax, (stage, title) in zip(axes[0], titles.items(), strict=True):
+        parts = model.decompose(X, measure="variance", stage=stage)
+        bands(x, parts, observed=observed, ax=ax)
+        ax.set_title(title)
+    limits = [ax.get_ylim() for ax in axes[0]]
+    low, high = min(a for a, _ in limits), max(b for _, b in limits)
+    bias(x, model.detect_bias(X), ax=axes[1, 0])
+    axes[1, 0].set_title("(d) models too low?")
+    bias(x, model.detect_bias(X, statistic="variance"), of="G", ax=axes[1, 1])
+    axes[1, 1].set_title("(e) noise larger than Gaussian fit?")
+    data = axes[1, 2]
+    data.plot(*map(np.asarray, observed), ".", color=RED, ms=4)
+    if truth is not None:
+        where, order = _sorted(x)
+        data.plot(where, truth.mean()[order], color=GREY, lw=1.5, label="true mean")
+        ends = [truth.ppf(q)[order] for q in (0.05, 0.95)]
+        data.fill_between(where, *ends, color=GREY, alpha=0.2, lw=0, label="true 90% band")
+        data.legend(frameon=False)
+    data.set(xlabel="x", title="(f) data")
+    for ax in (*axes[0], data):
+        ax.set_ylim(low, high)
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    inside_out = [2, 1, 0, *range(3, len(labels))]
+    handles, labels = ([a[i] for i in inside_out] for a in (handles, labels))
+    figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False)
+    return axes
+
+
+def maps(
+    model: Any, X: Any, x: ArrayLike, *, observed: tuple[ArrayLike, ArrayLike] | None = None
+) -> np.ndarray:
+    """Draw the four maps of the paper's Figure 5 and that of P(D_delta > 0): (2, 3) Axes.
+
+    The sixth panel holds the structural part that belongs to G.
+
+    Parameters
+    ----------
+    model : fitted BNERegressor with two inputs
+    X : N rows to predict, and x : (N, 2) their places
+    observed : pair of (n, 2) places and (n,) outcomes, optional
+        Drawn on the first map in the same colours.
+    """
+    _, axes = _panels(2, 3)
+    x = np.asarray(x, dtype=np.float64)
+    parts = model.decompose(X, measure="variance")
+    values = {
+        "predictive mean": parts.mean,
+        "total variance": parts.total,
+        "parametric": parts.parametric,
+        "structural δ": parts.structural_delta,
+        "structural G": parts.structural_G,
+    }
+    for ax, (title, value) in zip(axes.flat, values.items(), strict=False):
+        limits = None
+        if title == "predictive mean" and observed is not None:
+            both = np.concatenate([value, np.asarray(observed[1])])
+            limits = (float(np.min(both)), float(np.max(both)))
+        unit = "y" if title == "predictive mean" else "squared units of y"
+        mesh = _map(ax, x, value, unit, diverging=title == "structural G", limits=limits)
+        if limits is not None and observed is not None:
+            ax.scatter(
+                *np.asarray(observed[0], dtype=np.float64).T,
+                c=np.asarray(observed[1]),
+                s=25,
+                edgecolors="black",
+                linewidths=0.5,
+                cmap=mesh.cmap,
+                norm=mesh.norm,
+            )
+        ax.set_title(title)
+    bias(x, model.detect_bias(X), ax=axes[1, 2])
+    axes[1, 2].set_title("models too low?")
+    return axes
 
 
 def part(
@@ -189,6 +332,13 @@ def _axes(ax: Axes | None) -> Axes:
     return plt.subplots(layout="constrained")[1]
 
 
+def _panels(rows: int, columns: int) -> tuple[Any, np.ndarray]:
+    import matplotlib.pyplot as plt
+
+    size = (4.4 * columns, 3.6 * rows)
+    return plt.subplots(rows, columns, figsize=size, layout="constrained")
+
+
 def _sorted(x: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     flat = np.asarray(x, dtype=np.float64)
     if flat.ndim == 2 and flat.shape[1] == 1:
@@ -210,7 +360,7 @@ def _map(
     *,
     diverging: bool,
     limits: Sequence[float] | None = None,
-) -> None:
+) -> Any:
     """Fill a regular grid with cells; draw scattered places as points."""
     if limits is None and diverging:
         limits = (-float(np.max(np.abs(values))), float(np.max(np.abs(values))))
@@ -225,3 +375,4 @@ def _map(
         drawn = ax.scatter(*x.T, c=values, s=25, edgecolors=GREY, linewidths=0.3, **style)
     colorbar = ax.figure.colorbar(drawn, ax=ax, shrink=0.85)
     colorbar.set_label(label)
+    return drawn

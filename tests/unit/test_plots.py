@@ -80,3 +80,29 @@ def test_densities_calibration_and_weights(wave_model, wave):
     table = wave_model.explain_weights()
     ax = plots.weights(table)
     assert [t.get_text() for t in ax.get_yticklabels()] == list(table.index)
+
+
+def test_six_panels(wave_model, wave):
+    x = np.linspace(-6, 6, 13)
+    axes = plots.stages(
+        wave_model,
+        wave.features(x),
+        x,
+        (wave.X["x"], wave.y),
+        truth=wave.truth.distribution(x),
+    )
+    assert axes.shape == (2, 3)
+    assert all(ax.get_title() for ax in axes.flat)
+    widths = [band.get_paths()[0].get_extents().height for band in axes[0, 2].collections]
+    assert widths[0] > widths[1] > 0  # total, epistemic
+
+
+def test_six_maps(on_a_map):
+    model, grid, frame, y = on_a_map
+    places = grid[["lon", "lat"]]
+    axes = plots.maps(model, grid, places, observed=(frame[["lon", "lat"]], y))
+    mesh, points = axes[0, 0].collections
+    assert mesh.norm is points.norm
+    cells = axes[0, 2].collections[0].get_array().ravel()
+    np.testing.assert_allclose(cells, model.decompose(grid, measure="variance").parametric)
+    assert np.all(axes[1, 1].collections[0].get_array() == 0)  # no G

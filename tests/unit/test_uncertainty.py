@@ -172,3 +172,18 @@ def test_structural_delta_rises_to_its_prior_level(additive_model, wave):
     prior = np.mean(sigma_delta**2) * additive_model.scaling_.y_scale**2
     error = 6 * parts.errors["structural_delta"][-1]
     assert abs(parts.structural_delta[-1] - prior) < error
+
+
+def test_stages_differ_in_what_they_do_not_know(wave_model, wave):
+    X = wave.features(PLACES)
+    ensemble = wave_model.decompose(X, stage="ensemble")
+    additive = wave_model.decompose(X, stage="additive")
+    assert np.all(ensemble.structural_delta == 0)
+    assert np.all(ensemble.structural_G == 0)
+    assert np.all(additive.structural_delta > 0)
+    assert np.ptp(additive.aleatoric) < 1e-12
+    full = wave_model.decompose(X)
+    np.testing.assert_array_equal(additive.structural_delta, full.structural_delta)
+    np.testing.assert_allclose(
+        ensemble.mean, wave_model.predict_distribution(X, stage="ensemble").mean()
+    )

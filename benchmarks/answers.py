@@ -1,0 +1,152 @@
+"""Whether the answers of the full stage are right: decomposition and bias, by simulation.
+
+Every fit is a row of ``benchmarks/results/answers_*.csv``, written as it ends: a killed run goes on
+where it was. ``python benchmarks/answers.py entropy spread bump shape`` runs the named cases.
+"""
+
+import argparse
+import warnings
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+from stages import EXPERTS
+from store import resume
+
+from bne import BNERegressor
+from bne.datasets import make_wave_1d
+
+SETTINGS = {"chains": 2, "warmup": 300, "draws": 400, "random_state": 0, "n_jobs": 2}
+INSIDE = np.linspace(-4.5, 4.5, 46)
+NOISE = 0.3
+CENTRE, WIDTH = 0.35, 0.1
+"""Of the planted bump: its full width at half height is a tenth of the range."""
+
+
+def fit(X, y, experts, inputs, **settings):
+    """A model, with its warnings about short chains left unsaid."""
+    model = BNERegressor(experts, inputs=inputs, **(SETTINGS | settings))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return model.fit(X, y)
+
+
+def entropy(n, seed):
+    """1-D experiment: aleatoric entropy beside the truth's inside the data; the parts' averages."""
+    data = make_wave_1d(n, random_state=seed)
+    model = fit(data.X, data.y, EXPERTS, ["x"])
+    parts = model.decompose(data.features(INSIDE))
+    truth = data.truth.entropy(INSIDE)
+    far = model.decompose(data.features(np.array([5.0, 8.0, 12.0, 20.0, 60.0, 200.0])))
+    row = {
+        "correlation": np.corrcoef(parts.aleatoric, truth)[0, 1],
+        "mean_absolute_error": np.mean(np.abs(parts.aleatoric - truth)),
+        "additive_spread": np.ptp(additive_aleatoric(model, data)),
+    }
+    row |= {f"mean_{k}": np.mean(v) for k, v in parts.to_frame().items()}
+    return row | {f"delta_{i}": v for i, v in enumerate(far.structural_delta)}
+
+
+def additive_aleatoric(model, data):
+    """Entropy of the noise in the additive stage at every place: one number."""
+    at = model._stage("additive").conditional(model._rows(data.features(INSIDE)))
+    return np.mean(at.entropy(), axis=0)
+
+
+def spread(n, seed):
+    """2-D map: rank correlation of the parametric part with the spread of the experts."""
+    rng = np.random.default_rng(seed)
+
+    def frame(x):
+        far_apart = 1.5 * np.exp(-4.0 * np.sum((x - 0.4) ** 2, axis=1))
+        base = np.sin(2.0 * x[:, 0]) + x[:, 1]
+        wave = np.cos(3.0 * x[:, 1]) * far_apart
+        experts = {"a": base + far_apart, "b": base - far_apart, "c": base + wave}
+        return pd.DataFrame({"lon": x[:, 0], "lat": x[:, 1], **experts})
+
+    x = rng.uniform(-1, 1, size=(n, 2))
+    X = frame(x)
+    y = X[["a", "b", "c"]].mean(axis=1).to_numpy() + 0.3 * x[:, 0] + NOISE * rng.normal(size=n)
+    model = fit(X, y, [(k, k) for k in "abc"], ["lon", "lat"])
+    side = np.linspace(-1, 1, 21)
+    grid = frame(np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2))
+    parts = model.decompose(grid)
+    disagreement = grid[["a", "b", "c"]].std(axis=1)
+    return {"rank_correlation": stats.spearmanr(parts.parametric, disagreement).statistic}
+
+
+def bump(height, seed, n=300):
+    """Experts that share a bump of this many noise scales: what is said of its centre, and around.
+
+    Where nothing is planted (height 0), evidence at 50 random places.
+    """
+    rng = np.random.default_rng([seed, 7])
+
+    def frame(x):
+        shared = height * NOISE * np.exp(-4.0 * np.log(2.0) * ((x - CENTRE) / WIDTH) ** 2)
+        base = np.sin(2 * np.pi * x) + shared
+        return pd.DataFrame({"x": x, "a": base + 0.5 * x, "b": base - 0.5 * x})
+
+    x = rng.uniform(size=n)
+    y = np.sin(2 * np.pi * x) + NOISE * rng.normal(size=n)
+    model = fit(frame(x), y, [("a", "a"), ("b", "b")], ["x"])
+    places = np.append(CENTRE, rng.uniform(size=50))
+    delta = model.detect_bias(frame(places)).delta
+    return {
+        "prob_too_high_at_centre": 1.0 - delta.prob_positive[0],
+        "share_flagged": np.mean(delta.evidence[1:] > 0.9),
+    }
+
+
+def shape(skew, seed, n=500):
+    """Noise skewed to the right (1) or the left (-1), twice as large on the right half."""
+    rng = np.random.default_rng([seed, 9])
+
+    def frame(x):
+        return pd.DataFrame({"x": x, "a": np.sin(2 * x), "b": x})
+
+    x = rng.uniform(-2, 2, size=n)
+    noise = skew * (rng.gamma(2.0, size=n) - 2.0) / np.sqrt(2.0)
+    y = 0.5 * np.sin(2 * x) + 0.3 * x + np.where(x > 0, 0.6, 0.3) * noise
+    model = fit(frame(x), y, [("a", "a"), ("b", "b")], ["x"])
+    places = frame(np.array([-1.5, -0.8, 0.8, 1.5]))
+    G = {
+        k: model.detect_bias(places, statistic=k).G.prob_positive for k in ("skewness", "variance")
+    }
+    names = ("far_left", "left", "right", "far_right")
+    return {f"{k}_{place}": p for k, v in G.items() for place, p in zip(names, v, strict=True)}
+
+
+CASES = {
+    "entropy": (entropy, [{"n": n, "seed": 1} for n in (100, 300, 1000)]),
+    "spread": (spread, [{"n": 200, "seed": s} for s in (1, 2, 3)]),
+    "bump": (bump, [{"height": h, "seed": s} for s in range(50) for h in (2.0, 0.0)]),
+    "shape": (shape, [{"skew": k, "seed": s} for s in (1, 2, 3) for k in (1, -1)]),
+}
+
+
+def run(cases=tuple(CASES)):
+    """Rows that are not stored yet, then what they say."""
+    results = []
+    for case in cases:
+        compute, keys = CASES[case]
+        table = resume(f"answers_{case}", keys, compute)
+        if case == "bump":
+            planted, clean = table[table["height"] > 0], table[table["height"] == 0]
+            results += [
+                {"case": "bump: sets with P > .95 at its centre", "sets": len(planted)}
+                | {"value": np.mean(planted["prob_too_high_at_centre"] > 0.95)},
+                {"case": "no bias: share of places with evidence > .9", "sets": len(clean)}
+                | {"value": np.mean(clean["share_flagged"])},
+            ]
+        else:
+            for row in table.to_dict("records"):
+                label = f"{case}: " + ", ".join(f"{k} = {row.pop(k)}" for k in keys[0])
+                results += [{"case": f"{label}: {k}", "value": v} for k, v in row.items()]
+    return results
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("cases", nargs="*", default=list(CASES))
+    print(pd.DataFrame(run(**vars(parser.parse_args()))).to_string(index=False))
