@@ -1,6 +1,7 @@
 """The main job on the paper's 1-D experiment: simulate, fit, print a table, draw a picture.
 
-Run it with ``make demo``; it writes ``out/demo.png``.
+Run it with ``make demo``; it writes ``out/demo.png`` and, on why each stage is unsure and where the
+models are wrong, ``out/demo_why.png``.
 """
 
 import argparse
@@ -15,7 +16,7 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import root_mean_squared_error
 
-from bne import BNERegressor
+from bne import BNERegressor, plots
 from bne.datasets import SimulatedData, make_wave_1d
 from bne.metrics import coverage, l1_distance
 
@@ -73,6 +74,15 @@ def draw(model: BNERegressor, data: SimulatedData, path: Path) -> None:
     figure.savefig(path, dpi=130)
 
 
+def explain(model: BNERegressor, data: SimulatedData, path: Path) -> None:
+    """Figure 3 of the paper: uncertainty in parts, and where the models are wrong."""
+    x = np.linspace(-6.5, 6.5, 131)
+    observed = data.X["x"], data.y
+    truth = data.truth.distribution(x)
+    axes = plots.stages(model, data.features(x), x, observed, truth=truth)
+    axes[0, 0].figure.savefig(path, dpi=110)
+
+
 def main() -> None:
     """Fit, score and draw."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -92,7 +102,9 @@ def main() -> None:
     ).fit(data.X, data.y)
     print(score(model, data, data.sample(500, random_state=0)).round(3).to_string())
     draw(model, data, options.output)
-    print(f"Picture: {options.output}   ({time.perf_counter() - start:.0f} s)")
+    why = options.output.with_stem(options.output.stem + "_why")
+    explain(model, data, why)
+    print(f"Pictures: {options.output}, {why}   ({time.perf_counter() - start:.0f} s)")
 
 
 if __name__ == "__main__":
