@@ -83,6 +83,18 @@ def from_prior(rng, table, grid, features):
     return truth, mu + sigma_eps * t
 
 
+@jax.jit
+def at_row(positions, data):
+    """Mu, delta, and the coefficients and roots of h at one row, for every position."""
+
+    def one(position):
+        state = _model.transform(position, data)
+        delta = state.mu[AT] - data.F[AT] @ state.omega
+        return state.mu[AT], delta, state.coefficients[AT], state.T
+
+    return jax.lax.map(one, positions)
+
+
 def posterior(y, table, grid, features, settings, seed):
     """Posterior draws of the same quantities, in chain order."""
     data = _joint.build_data(
@@ -102,14 +114,8 @@ def posterior(y, table, grid, features, settings, seed):
     h = draws.h
     with jax.enable_x64(True):
         flat = jnp.asarray(position.reshape(-1, position.shape[-1]))
-        jdata = jax.tree.map(jnp.asarray, data)
-
-        def at_row(p):
-            state = _model.transform(p, jdata)
-            delta = state.mu[AT] - jdata.F[AT] @ state.omega
-            return state.mu[AT], delta, state.coefficients[AT], state.T
-
-        mu, delta, coefficients, roots = jax.tree.map(np.asarray, jax.lax.map(at_row, flat))
+        here = at_row(flat, jax.tree.map(jnp.asarray, data))
+        mu, delta, coefficients, roots = jax.tree.map(np.asarray, here)
     sigma_eps, sigma_G = np.exp(draws.log_sigma_eps), np.exp(h.log_sigma_G)
     ratio = make_ratio(LOGISTIC, coefficients[:, None], roots, sigma_G)
     t0 = ((LEVEL - mu) / sigma_eps)[:, None]

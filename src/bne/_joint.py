@@ -263,13 +263,17 @@ class JointDraws(NamedTuple):
 
 def unpack_draws(position: Array, data: FullData) -> JointDraws:
     """Map positions (chain, draw, dim) to the model's quantities, chains joined."""
+    with jax.enable_x64(True):
+        flat = jnp.asarray(position.reshape(-1, position.shape[-1]))
+        return jax.tree.map(np.asarray, _quantities(flat, jax.tree.map(jnp.asarray, data)))
 
-    def quantities(p: Any) -> JointDraws:
-        state = transform(p, data)
+
+@jax.jit
+def _quantities(positions: Any, data: FullData) -> JointDraws:
+    def at(position: Any) -> JointDraws:
+        state = transform(position, data)
         return JointDraws(
             state.h, state.omega, state.v, state.W, state.log_sigma_eps, state.sigma_G
         )
 
-    with jax.enable_x64(True):
-        flat = jnp.asarray(position.reshape(-1, position.shape[-1]))
-        return jax.tree.map(np.asarray, jax.lax.map(quantities, flat, batch_size=64))
+    return jax.lax.map(at, positions, batch_size=64)
