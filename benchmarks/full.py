@@ -1,6 +1,6 @@
-"""The full stage: min-ESS per second beside plain numpyro, and how its time grows with n.
+"""The full stage: how its time grows with n, at fixed features and with short chains.
 
-``python benchmarks/full.py`` takes about half an hour on two cores.
+``python benchmarks/full.py`` takes about eight minutes on two cores.
 """
 
 import time
@@ -58,37 +58,9 @@ def gradient_time(data, position, repeats=5):
     return 10.0 * min(times)
 
 
-def plain(model, features, warmup=100, draws=100):
-    """The same posterior by `plain_numpyro.full`: smallest ESS, seconds, leapfrog steps a draw."""
-    import numpyro
-    from plain_numpyro import full
-
-    rows, y = model.posterior_.rows, model.posterior_.y
-    priors = [model.posterior_.priors.ell, features.ell_x, features.basis.prior]
-    with jax.enable_x64(True):
-        mcmc = numpyro.infer.MCMC(
-            numpyro.infer.NUTS(full),
-            num_warmup=warmup,
-            num_samples=draws,
-            num_chains=1,
-            progress_bar=False,
-        )
-        args = (rows.x, rows.f, y, features.feature_map.points)
-        shapes = [(p.shape, p.rate) for p in priors]
-        start = time.perf_counter()
-        mcmc.run(jax.random.key(0), *args, *shapes, extra_fields=("num_steps",))
-        seconds = time.perf_counter() - start
-        samples = {k: np.asarray(v) for k, v in mcmc.get_samples(group_by_chain=True).items()}
-        steps = float(np.mean(mcmc.get_extra_fields()["num_steps"]))
-    scales = ("sigma_omega", "sigma_delta", "sigma_eps", "sigma_G", "ell", "ell_x", "ell_t")
-    named = {k: samples[k] for k in scales}
-    named |= {f"omega{k}": samples["omega"][..., k] for k in range(rows.f.shape[1])}
-    return min_ess(named), seconds, steps
-
-
 def run():
-    """Growth with n at fixed features, then the comparison at n = 100."""
-    results, gradients, models = [], {}, {}
+    """One row a size, and the exponent of the time per gradient."""
+    results, gradients = [], {}
     for n in SIZES:
         model = BNERegressor(
             EXPERTS, inputs=["x"], random_state=0, n_jobs=2, chains=2, warmup=200, draws=300
@@ -97,7 +69,6 @@ def run():
         draws = model._stage("full").draws
         ess = min_ess(draws.quantities(model.expert_names_))
         gradients[n] = gradient_time(kept["data"], kept["position"][0, -1])
-        models[n] = model
         results.append(
             {
                 "case": f"ours, n = {n}",
@@ -111,18 +82,6 @@ def run():
         print(results[-1], flush=True)
     exponent = np.log(gradients[3000] / gradients[300]) / np.log(10.0)
     results.append({"case": "exponent of time per gradient, 300 to 3,000", "ratio": exponent})
-    ess, seconds, steps = plain(models[100], models[100]._stage("full").features)
-    results.append(
-        {
-            "case": "plain numpyro, n = 100",
-            "seconds": seconds,
-            "min_ess": ess,
-            "seconds_to_ess_400": 400 * seconds / ess,
-            "steps_per_draw": steps,
-        }
-    )
-    ratio = results[-1]["seconds_to_ess_400"] / results[0]["seconds_to_ess_400"]
-    results.append({"case": "min-ESS per second, ours over plain, n = 100", "ratio": ratio})
     return results
 
 

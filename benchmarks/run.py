@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-BENCHMARKS = ["stages", "full", "health", "accuracy", "answers", "sbc"]
+BENCHMARKS = ["stages", "full", "plain", "health", "accuracy", "answers", "sbc"]
 
 
 def main() -> None:
