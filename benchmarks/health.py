@@ -45,7 +45,7 @@ def table(model):
 def means(stage, rows, size=100):
     """E[y|x] of every draw at the rows, a few rows at a time: (S, n)."""
     parts = [slice(i, i + size) for i in range(0, len(rows.f), size)]
-    draws = [stage.conditional(type(rows)(rows.x[p], rows.f[p])).moments()[0] for p in parts]
+    draws = [stage.conditional(rows.part(p)).moments()[0] for p in parts]
     return np.concatenate(draws, axis=1)
 
 

@@ -65,10 +65,7 @@ def interval(
     ax.fill_between(
         x, low[order], high[order], color=BLUE, alpha=0.2, lw=0, label=f"{coverage:.0%} interval"
     )
-    ax.plot(x, distribution.mean()[order], color=BLUE, lw=2, label="predictive mean")
-    if observed is not None:
-        ax.plot(*map(np.asarray, observed), ".", color=RED, ms=4, label="observations")
-    ax.set(xlabel="x", ylabel="y")
+    _mean_and_points(ax, x, distribution.mean()[order], observed)
     ax.legend(frameon=False)
     return ax
 
@@ -97,10 +94,7 @@ def bands(
     for color, (name, label) in zip((GREY, BLUE, RED), names.items(), strict=True):
         lower, upper = table[name, "lower"], table[name, "upper"]
         ax.fill_between(x, lower, upper, color=color, alpha=0.3, lw=0, label=label)
-    ax.plot(x, decomposition.mean[order], color=BLUE, lw=2, label="predictive mean")
-    if observed is not None:
-        ax.plot(*map(np.asarray, observed), ".", color=RED, ms=4, label="observations")
-    ax.set(xlabel="x", ylabel="y")
+    _mean_and_points(ax, x, decomposition.mean[order], observed)
     return ax
 
 
@@ -176,30 +170,15 @@ def maps(
     _, axes = _panels(2, 3)
     x = np.asarray(x, dtype=np.float64)
     parts = model.decompose(X, measure="variance")
+    _mean_map(axes[0, 0], x, parts.mean, observed)
     values = {
-        "predictive mean": parts.mean,
         "total variance": parts.total,
         "parametric": parts.parametric,
         "structural δ": parts.structural_delta,
         "structural G": parts.structural_G,
     }
-    for ax, (title, value) in zip(axes.flat, values.items(), strict=False):
-        limits = None
-        if title == "predictive mean" and observed is not None:
-            both = np.concatenate([value, np.asarray(observed[1])])
-            limits = (float(np.min(both)), float(np.max(both)))
-        unit = "y" if title == "predictive mean" else "squared units of y"
-        mesh = _map(ax, x, value, unit, diverging=title == "structural G", limits=limits)
-        if limits is not None and observed is not None:
-            ax.scatter(
-                *np.asarray(observed[0], dtype=np.float64).T,
-                c=np.asarray(observed[1]),
-                s=25,
-                edgecolors="black",
-                linewidths=0.5,
-                cmap=mesh.cmap,
-                norm=mesh.norm,
-            )
+    for ax, (title, value) in zip(axes.flat[1:5], values.items(), strict=True):
+        _map(ax, x, value, "squared units of y", diverging=title == "structural G")
         ax.set_title(title)
     bias(x, model.detect_bias(X), ax=axes[1, 2])
     axes[1, 2].set_title("models too low?")
@@ -322,6 +301,29 @@ def weights(table: Any, *, ax: Axes | None = None) -> Axes:
     ax.set_yticks(position, [str(name) for name in table.index])
     ax.set(xlabel="weight, posterior mean and interval", ylim=(-0.6, len(table) - 0.4))
     return ax
+
+
+def _mean_and_points(
+    ax: Axes, x: np.ndarray, mean: np.ndarray, observed: tuple[ArrayLike, ArrayLike] | None
+) -> None:
+    """Draw the predictive mean, and observations if there are any."""
+    ax.plot(x, mean, color=BLUE, lw=2, label="predictive mean")
+    if observed is not None:
+        ax.plot(*map(np.asarray, observed), ".", color=RED, ms=4, label="observations")
+    ax.set(xlabel="x", ylabel="y")
+
+
+def _mean_map(
+    ax: Axes, x: np.ndarray, mean: np.ndarray, observed: tuple[ArrayLike, ArrayLike] | None
+) -> None:
+    """Map the predictive mean, with observations in the same colours."""
+    places, y = (np.empty((0, 2)), np.empty(0)) if observed is None else map(np.asarray, observed)
+    both = np.concatenate([mean, y])
+    limits = float(np.min(both)), float(np.max(both))
+    drawn = _map(ax, x, mean, "y", diverging=False, limits=limits)
+    style = {"cmap": drawn.cmap, "norm": drawn.norm, "edgecolors": "black", "linewidths": 0.5}
+    ax.scatter(*places.T, c=y, s=25, **style)
+    ax.set_title("predictive mean")
 
 
 def _axes(ax: Axes | None) -> Axes:
