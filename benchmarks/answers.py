@@ -53,9 +53,41 @@ def additive_aleatoric(model, data):
     return np.mean(at.entropy(), axis=0)
 
 
-def spread(n, seed):
+def spread(map, n, seed):
     """2-D map: rank correlation of the parametric part with the spread of the experts."""
     rng = np.random.default_rng(seed)
+    frame = {"fields": experts_with_fields, "bump": experts_apart_at_one_place}[map](seed)
+    x = rng.uniform(-1, 1, size=(n, 2))
+    X = frame(x)
+    names = [k for k in X if k not in ("lon", "lat")]
+    y = X[names].mean(axis=1).to_numpy() + 0.3 * x[:, 0] + NOISE * rng.normal(size=n)
+    model = fit(X, y, [(k, k) for k in names], ["lon", "lat"])
+    side = np.linspace(-1, 1, 21)
+    grid = frame(np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2))
+    parts = model.decompose(grid)
+    disagreement = grid[names].std(axis=1)
+    return {"rank_correlation": stats.spearmanr(parts.parametric, disagreement).statistic}
+
+
+def experts_with_fields(seed):
+    """Four experts, each with a smooth error of its own, larger towards one corner."""
+    rng = np.random.default_rng([seed, 5])
+    waves = rng.normal(scale=2.0, size=(4, 8, 2))
+    phases = rng.uniform(0, 2 * np.pi, size=(4, 8))
+
+    def frame(x):
+        fields = np.mean(np.cos(np.einsum("nd,kjd->knj", x, waves) + phases[:, None]), axis=2)
+        size = 0.3 + 1.7 / (1.0 + np.exp(-3.0 * (x[:, 0] + x[:, 1])))
+        base = np.sin(2.0 * x[:, 0]) + x[:, 1]
+        experts = dict(zip("abcd", base + size * fields, strict=True))
+        return pd.DataFrame({"lon": x[:, 0], "lat": x[:, 1], **experts})
+
+    return frame
+
+
+def experts_apart_at_one_place(seed):
+    """Three experts that are the same but around one place: the part is the shared level's."""
+    del seed
 
     def frame(x):
         far_apart = 1.5 * np.exp(-4.0 * np.sum((x - 0.4) ** 2, axis=1))
@@ -64,15 +96,7 @@ def spread(n, seed):
         experts = {"a": base + far_apart, "b": base - far_apart, "c": base + wave}
         return pd.DataFrame({"lon": x[:, 0], "lat": x[:, 1], **experts})
 
-    x = rng.uniform(-1, 1, size=(n, 2))
-    X = frame(x)
-    y = X[["a", "b", "c"]].mean(axis=1).to_numpy() + 0.3 * x[:, 0] + NOISE * rng.normal(size=n)
-    model = fit(X, y, [(k, k) for k in "abc"], ["lon", "lat"])
-    side = np.linspace(-1, 1, 21)
-    grid = frame(np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2))
-    parts = model.decompose(grid)
-    disagreement = grid[["a", "b", "c"]].std(axis=1)
-    return {"rank_correlation": stats.spearmanr(parts.parametric, disagreement).statistic}
+    return frame
 
 
 def bump(height, seed, n=300):
@@ -119,7 +143,10 @@ def shape(skew, seed, n=500):
 
 CASES = {
     "entropy": (entropy, [{"n": n, "seed": 1} for n in (100, 300, 1000)]),
-    "spread": (spread, [{"n": 200, "seed": s} for s in (1, 2, 3)]),
+    "spread": (
+        spread,
+        [{"map": m, "n": 200, "seed": s} for m in ("fields", "bump") for s in (1, 2, 3)],
+    ),
     "bump": (bump, [{"height": h, "seed": s} for s in range(50) for h in (2.0, 0.0)]),
     "shape": (shape, [{"skew": k, "seed": s} for s in (1, 2, 3) for k in (1, -1)]),
 }

@@ -44,8 +44,9 @@ CONSTRUCTIONS: dict[str, Construction] = {"logistic": Logistic(), "cgp": Constra
 CALIBRATION_POINTS = 32
 """Feature points of h in x: G varies slowly with x, and each point carries 16 coefficients."""
 
-ROW_BUCKETS = np.unique(np.round(64 * 2 ** (np.arange(40) / 2))).astype(int)
-"""Rows are padded to the next of these: data sets of nearby sizes share one compiled program."""
+ROW_BUCKETS = np.round(64 * 2 ** np.append(np.arange(8) / 2, np.arange(16, 96) / 4)).astype(int)
+"""Rows are padded to the next of these: data sets of nearby sizes share one compiled program.
+Beyond a thousand rows idle ones cost more than a compilation."""
 
 
 class CalibrationFeatures(NamedTuple):
@@ -276,4 +277,4 @@ def _quantities(positions: Any, data: FullData) -> JointDraws:
             state.h, state.omega, state.v, state.W, state.log_sigma_eps, state.sigma_G
         )
 
-    return jax.lax.map(at, positions, batch_size=64)
+    return jax.lax.map(at, positions)  # in batches it is slower, and so is its compilation

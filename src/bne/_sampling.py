@@ -22,6 +22,9 @@ from joblib import Parallel, delayed
 from bne._geometry import LogDensity, LowRank, fisher_map, scales_only
 from bne._typing import Array
 
+START = -1
+"""The iteration before the first."""
+
 BLOCK = 50
 """Iterations between two visits to Python."""
 
@@ -146,29 +149,22 @@ def _run_chain(
     """One chain, whose step size adapts at first."""
     total, blocks = adapting + draws, []
     with jax.enable_x64(True):
-        key = jax.random.key(seed)
-        state, adaptation = _start(log_density, jnp.asarray(start), data)
-        for first in range(0, max(total, 1), BLOCK):
+        key, state, adaptation = jax.random.key(seed), *_unstarted(jnp.asarray(start))
+        for first in range(START, total, BLOCK):
             span = np.array([first, min(first + BLOCK, total), adapting])
             key, state, adaptation, out = _block(
                 log_density, key, span, state, adaptation, target_acceptance, data
             )
             used = int(span[1] - span[0])
             blocks.append(jax.tree.map(lambda a, used=used: np.asarray(a)[:used], out))
-            progress(used)
-    return jax.tree.map(lambda *a: np.concatenate(a), *blocks)
+            progress(used - (first == START))
+    return jax.tree.map(lambda *a: np.concatenate(a)[-START:], *blocks)
 
 
-@partial(jax.jit, static_argnums=0)
-def _value_and_grad(log_density: LogDensity, z: Any, data: Any) -> Any:
-    return jax.value_and_grad(partial(_transformed, log_density))(z, data)
-
-
-def _start(log_density: LogDensity, z: Any, data: Any) -> Any:
-    """Initial states of the sampler and of its step size, with the types that a block returns."""
-    value, gradient = _value_and_grad(log_density, z, data)
+def _unstarted(z: Any) -> Any:
+    """States of the sampler and of its step size before `START`: the density is not known yet."""
     step = dual_averaging_adaptation(0.8)[0](z.size**-0.25)
-    state = HMCState(z, value, gradient), step
+    state = HMCState(z, jnp.asarray(-jnp.inf, z.dtype), jnp.zeros_like(z)), step
     return jax.tree.map(lambda a: jnp.asarray(a, jnp.result_type(a)), state)
 
 
@@ -187,7 +183,11 @@ def _block(
     target_acceptance: Any,
     data: Any,
 ) -> Any:
-    """Run iterations `span[0]` to `span[1]`, at most `BLOCK`; the first `span[2]` of all adapt."""
+    """Run iterations `span[0]` to `span[1]`, at most `BLOCK`; the first `span[2]` of all adapt.
+
+    Iteration `START` takes one step of size 0, which finds the density and its gradient: they need
+    not be compiled a second time to begin with.
+    """
     kernel = blackjax.hmc.build_kernel()
     density = partial(_transformed, log_density, data=data)
     metric = jnp.ones(state.position.size)
@@ -196,12 +196,14 @@ def _block(
     def iterate(i: Any, carry: Any) -> Any:
         key, state, adaptation, out = carry
         key, jitter_key, step_key = jax.random.split(key, 3)
-        adapting = i < span[2]
+        adapting = (i < span[2]) & (i != START)
         log_step = jnp.where(adapting, adaptation.log_step_size, adaptation.log_step_size_avg)
         longer, coarser = jax.random.uniform(jitter_key, (2,), minval=-1.0, maxval=1.0)
         step_size = jnp.exp(log_step) * (1.0 + JITTER * coarser)
         length = TRAJECTORY * (1.0 + SPREAD * longer)
         n_steps = jnp.clip(jnp.ceil(length / step_size), 1, MAX_STEPS).astype(int)
+        n_steps = jnp.where(i == START, 1, n_steps)
+        step_size = jnp.where(i == START, 0.0, step_size)
         state, info = kernel(step_key, state, density, step_size, metric, n_steps)
         adapted = update(adaptation, info.acceptance_rate)
         adaptation = jax.tree.map(lambda a, b: jnp.where(adapting, a, b), adapted, adaptation)
