@@ -1,0 +1,136 @@
+"""Predictive distributions of the baselines: Gaussian mixtures, and tables of quantiles."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import scoringrules
+from numpy.typing import ArrayLike
+from scipy import special, stats
+from scipy.optimize import elementwise
+
+from bne._typing import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """A mixture of S Gaussians at each of N rows; arguments as in `bne.PredictiveDistribution`.
+
+    Attributes
+    ----------
+    means, sds, weights : (N, S)
+        Weights sum to 1 over a row.
+    """
+
+    means: Array
+    sds: Array
+    weights: Array
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.means)
+
+    def mean(self) -> Array:
+        """Predictive mean: (N,)."""
+        return np.sum(self.weights * self.means, axis=1)
+
+    def cdf(self, y: ArrayLike) -> Array:
+        """Predictive CDF."""
+        return self._by_row(y, lambda y, m, s, w: special.ndtr((y[:, None] - m) / s) @ w)
+
+    def logpdf(self, y: ArrayLike) -> Array:
+        """Log predictive density."""
+
+        def at(y: Array, m: Array, s: Array, w: Array) -> Array:
+            return special.logsumexp(stats.norm.logpdf(y[:, None], m, s), b=w, axis=1)
+
+        return self._by_row(y, at)
+
+    def pdf(self, y: ArrayLike) -> Array:
+        """Predictive density."""
+        return np.exp(self.logpdf(y))
+
+    def ppf(self, q: ArrayLike) -> Array:
+        """Quantiles, by bracketing: between the least and the greatest of the components'."""
+
+        def at(q: Array, m: Array, s: Array, w: Array) -> Array:
+            ends = m + s * special.ndtri(q)[:, None]
+            low, high = ends.min(axis=1) - 1e-9, ends.max(axis=1) + 1e-9
+
+            def excess(y: Array, q: Array) -> Array:
+                return special.ndtr((y[..., None] - m) / s) @ w - q
+
+            return elementwise.find_root(excess, (low, high), args=(q,)).x
+
+        return self._by_row(q, at)
+
+    def interval(self, coverage: float = 0.9) -> tuple[Array, Array]:
+        """Central interval: lower and upper ends, (N,) each."""
+        return self.ppf(0.5 - 0.5 * coverage), self.ppf(0.5 + 0.5 * coverage)
+
+    def crps(self, y: ArrayLike) -> Array:
+        """Continuous ranked probability score."""
+        return self._by_row(y, lambda y, m, s, w: scoringrules.crps_mixnorm(y, m, s, w))
+
+    def _by_row(
+        self, values: ArrayLike, at: Callable[[Array, Array, Array, Array], Array]
+    ) -> Array:
+        """Apply a function of (values, means, sds, weights) row by row: S may be large."""
+        values = np.asarray(values, float)
+        table = np.broadcast_to(
+            values.reshape(values.shape or (1,)), (len(self), *values.shape[1:])
+        )
+        rows = zip(table.reshape(len(self), -1), self.means, self.sds, self.weights, strict=True)
+        return np.stack([at(*row) for row in rows]).reshape(table.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class QuantileLaw:
+    """Quantiles joined by straight lines: a density between the outermost two, none beyond.
+
+    Attributes
+    ----------
+    levels : (Q,)
+        Increasing, from 0 to 1.
+    values : (N, Q)
+    """
+
+    levels: Array
+    values: Array
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.values)
+
+    def mean(self) -> Array:
+        """Predictive mean: (N,)."""
+        return np.trapezoid(self.values, self.levels, axis=1)
+
+    def cdf(self, y: ArrayLike) -> Array:
+        """Predictive CDF."""
+        return self._by_row(y, lambda y, v: np.interp(y, v, self.levels, left=0.0, right=1.0))
+
+    def ppf(self, q: ArrayLike) -> Array:
+        """Quantiles."""
+        return self._by_row(q, lambda q, v: np.interp(q, self.levels, v))
+
+    def interval(self, coverage: float = 0.9) -> tuple[Array, Array]:
+        """Central interval: lower and upper ends, (N,) each."""
+        return self.ppf(0.5 - 0.5 * coverage), self.ppf(0.5 + 0.5 * coverage)
+
+    def crps(self, y: ArrayLike) -> Array:
+        """Continuous ranked probability score: twice the pinball loss, over all levels."""
+
+        def at(y: Array, v: Array) -> Array:
+            gap = y[:, None] - v
+            return np.trapezoid(2.0 * gap * (self.levels - (gap < 0)), self.levels, axis=1)
+
+        return self._by_row(y, at)
+
+    def _by_row(self, values: ArrayLike, at: Callable[[Array, Array], Array]) -> Array:
+        values = np.asarray(values, float)
+        table = np.broadcast_to(
+            values.reshape(values.shape or (1,)), (len(self), *values.shape[1:])
+        )
+        rows = zip(table.reshape(len(self), -1), self.values, strict=True)
+        return np.stack([at(*row) for row in rows]).reshape(table.shape)

@@ -1,0 +1,84 @@
+"""One row of scores for any predictive distribution."""
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bne import BNERegressor
+from bne._typing import Array
+
+STAGES = {"ensemble": "ensemble", "additive": "BAE", "full": "BNE"}
+LEVELS = (0.5, 0.8, 0.9, 0.95)
+Predict = Callable[[pd.DataFrame], Any]
+
+
+def calibration_scores(law: Any, y: Array) -> dict[str, float]:
+    """Negative log score and coverage at outcomes; a law without density has no log score.
+
+    An outcome is in the central interval where its CDF value is near enough to a half.
+    """
+    row = {"nll": -float(np.mean(law.logpdf(y))) if hasattr(law, "logpdf") else np.nan}
+    distance = np.abs(law.cdf(y) - 0.5)
+    return row | {
+        f"coverage_{100 * level:.0f}": float(np.mean(distance <= 0.5 * level)) for level in LEVELS
+    }
+
+
+def observed_scores(law: Any, y: Array) -> dict[str, float]:
+    """CRPS and RMSE, and `calibration_scores`."""
+    row = {
+        "crps": float(np.mean(law.crps(y))),
+        "rmse": float(np.sqrt(np.mean((law.mean() - y) ** 2))),
+    }
+    return row | calibration_scores(law, y)
+
+
+def fitted_stages(
+    X: pd.DataFrame, y: Array, experts: list[str], inputs: list[str], **settings: Any
+) -> tuple[BNERegressor, float]:
+    """Fit BNE on columns; the model and the seconds it took. Short chains are not warned of."""
+    start = time.perf_counter()
+    model = BNERegressor([(name, name) for name in experts], inputs=inputs, **settings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(X[[*inputs, *experts]], y)
+    return model, time.perf_counter() - start
+
+
+def comparators(experts: list[str], inputs: list[str], seed: int) -> dict[str, Any]:
+    """Every other method by its short name, unfitted."""
+    from bne import baselines
+
+    both = {"experts": experts, "inputs": inputs, "random_state": seed}
+    return {
+        "CondKDE": baselines.ConditionalKDE(inputs),
+        "stack": baselines.BayesianStacking(experts, random_state=seed),
+        "BME": baselines.MixtureOfExperts(**both),
+        "DeepEns": baselines.DeepEnsemble(**both),
+        "NGBoost": baselines.NaturalGradientBoosting(**both),
+        "QRF": baselines.QuantileForest(**both),
+    }
+
+
+def stages_of(model: BNERegressor) -> dict[str, Predict]:
+    """The three stages by their short names."""
+    return {
+        name: partial(model.predict_distribution, stage=stage) for stage, name in STAGES.items()
+    }
+
+
+def fitted_comparators(
+    X: pd.DataFrame, y: Array, experts: list[str], inputs: list[str], seed: int
+) -> Iterator[tuple[str, Predict, float]]:
+    """Name, function of X to a predictive distribution, and seconds to fit."""
+    for name, method in comparators(experts, inputs, seed).items():
+        start = time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            method.fit(X, y)
+        yield name, method.predict_distribution, time.perf_counter() - start

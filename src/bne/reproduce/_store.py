@@ -1,0 +1,64 @@
+"""Tables of results that grow row by row on disk: a killed run goes on where it was."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from joblib import Parallel, delayed, parallel_config
+from tqdm import tqdm
+
+Row = dict[str, Any]
+
+
+def resume(
+    path: Path,
+    keys: Iterable[Row],
+    compute: Callable[..., Row | Sequence[Row]],
+    *,
+    n_jobs: int | None = 1,
+    quiet: bool = False,
+) -> pd.DataFrame:
+    """Compute the rows that the table at `path` does not hold yet, and return the whole table.
+
+    The file is replaced, never appended to: it is whole at any time, and its rows are sorted by
+    key, whatever the order in which they came.
+
+    Parameters
+    ----------
+    keys : iterable of dict
+        What tells one task from another.
+    compute : function
+        Keyword arguments of one key -> one row, or several.
+    n_jobs : int
+        Tasks at a time, by joblib's backend.
+    """
+    keys = list(keys)
+    names = list(keys[0])
+    done = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=names)
+    stored = {tuple(row) for row in done[names].itertuples(index=False)}
+    missing = [key for key in keys if tuple(key.values()) not in stored]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with parallel_config("loky", inner_max_num_threads=1):
+        tasks = Parallel(n_jobs=n_jobs, return_as="generator_unordered")(
+            delayed(_keyed)(compute, key) for key in missing
+        )
+        for rows in tqdm(tasks, path.stem, total=len(missing), disable=quiet or not missing):
+            new = pd.DataFrame(rows)
+            done = new if done.empty else pd.concat([done, new], ignore_index=True)
+            done = done.sort_values(names, kind="stable")
+            replace(path, done.to_csv(index=False, float_format="%.6g"))
+    return pd.read_csv(path)
+
+
+def replace(path: Path, text: str) -> None:
+    """Write a file whole, or leave the old one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
+
+
+def _keyed(compute: Callable[..., Row | Sequence[Row]], key: Row) -> list[Row]:
+    result = compute(**key)
+    return [key | row for row in ([result] if isinstance(result, dict) else result)]
