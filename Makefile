@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test check bench lock clean
+.PHONY: setup demo test check bench paper lock clean
 
 setup: $(STAMP)
 
@@ -28,6 +28,11 @@ check: setup
 
 bench: setup
 	$(BIN)/python benchmarks/run.py
+
+# The paper's figures, or one of them: make paper FIGURE=fig4. A stopped run goes on where it was.
+FIGURE ?= all
+paper: setup
+	$(BIN)/bne reproduce $(FIGURE)
 
 # Resolve the newest versions that satisfy pyproject.toml, for every platform.
 lock: setup

@@ -66,7 +66,7 @@ def wave(seed, n, calibration):
 def conditional_kde(data):
     """Statsmodels' estimator with bandwidths by cross-validated likelihood."""
     x = data.X[["x"]].to_numpy()
-    kde = KDEMultivariateConditional(data.y, x, dep_type="c", indep_type="c", bw="cv_ml")
+    kde = KDEMultivariateConditional(data.y, x, dep_type="c", indep_type="c", bw="cv_ml", rng=0)
     y = np.linspace(-12.0, 25.0, 741)
     gaps = []
     for x0 in GRID:

@@ -31,8 +31,8 @@ def initial(key: Any, n_features: int) -> dict[str, Any]:
 
 def network(parameters: dict[str, Any], x: Any) -> tuple[Any, Any]:
     """Mean and variance at rows of x."""
-    hidden = jax.nn.relu(x @ parameters["W1"] + parameters["b1"])
-    out = hidden @ parameters["W2"] + parameters["b2"]
+    hidden = jax.nn.relu(x @ parameters["W1"] + parameters["b1"][None, :])
+    out = hidden @ parameters["W2"] + parameters["b2"][None, :]
     return out[:, 0], jax.nn.softplus(out[:, 1]) + MIN_VARIANCE
 
 
@@ -52,7 +52,7 @@ def train(
 
     def loss(parameters: dict[str, Any], x: Any, y: Any) -> Any:
         against = jnp.sign(jax.grad(negative_log_likelihood, argnums=1)(parameters, x, y))
-        moved = jax.lax.stop_gradient(x + step_of_adversary * against)
+        moved = jax.lax.stop_gradient(x + step_of_adversary[None, :] * against)
         plain = negative_log_likelihood(parameters, x, y)
         return 0.5 * (plain + negative_log_likelihood(parameters, moved, y))
 

@@ -31,7 +31,7 @@ class ConditionalKDE(BaseEstimator):
         x = X[self.inputs].to_numpy(float)
         with np.errstate(all="ignore"):  # the search visits bandwidths at which all weights are 0
             kde = KDEMultivariateConditional(
-                y, x, dep_type="c", indep_type="c" * x.shape[1], bw="cv_ml"
+                y, x, dep_type="c", indep_type="c" * x.shape[1], bw="cv_ml", rng=0
             )
         self.bandwidth_y_, *self.bandwidths_x_ = np.abs(kde.bw)
         self.x_, self.y_ = x, np.asarray(y, float)

@@ -12,6 +12,18 @@ from scipy.optimize import elementwise
 from bne._typing import Array
 
 
+def by_row(values: ArrayLike, at: Callable[..., Array], *parameters: Array) -> Array:
+    """Apply a function of (values, parameters) row by row: a row may have many components.
+
+    `values` is a scalar, (N,) or (N, Q); the answer is (N,) or (N, Q).
+    """
+    n = len(parameters[0])
+    values = np.asarray(values, float)
+    table = np.broadcast_to(values.reshape(values.shape or (1,)), (n, *values.shape[1:]))
+    rows = zip(table.reshape(n, -1), *parameters, strict=True)
+    return np.stack([at(*row) for row in rows]).reshape(table.shape)
+
+
 @dataclass(frozen=True, eq=False)
 class Mixture:
     """A mixture of S Gaussians at each of N rows; arguments as in `bne.PredictiveDistribution`.
@@ -72,16 +84,8 @@ class Mixture:
         """Continuous ranked probability score."""
         return self._by_row(y, lambda y, m, s, w: scoringrules.crps_mixnorm(y, m, s, w))
 
-    def _by_row(
-        self, values: ArrayLike, at: Callable[[Array, Array, Array, Array], Array]
-    ) -> Array:
-        """Apply a function of (values, means, sds, weights) row by row: S may be large."""
-        values = np.asarray(values, float)
-        table = np.broadcast_to(
-            values.reshape(values.shape or (1,)), (len(self), *values.shape[1:])
-        )
-        rows = zip(table.reshape(len(self), -1), self.means, self.sds, self.weights, strict=True)
-        return np.stack([at(*row) for row in rows]).reshape(table.shape)
+    def _by_row(self, values: ArrayLike, at: Callable[..., Array]) -> Array:
+        return by_row(values, at, self.means, self.sds, self.weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +108,7 @@ class QuantileLaw:
 
     def mean(self) -> Array:
         """Predictive mean: (N,)."""
-        return np.trapezoid(self.values, self.levels, axis=1)
+        return np.asarray(np.trapezoid(self.values, self.levels, axis=1))
 
     def cdf(self, y: ArrayLike) -> Array:
         """Predictive CDF."""
@@ -123,14 +127,10 @@ class QuantileLaw:
 
         def at(y: Array, v: Array) -> Array:
             gap = y[:, None] - v
-            return np.trapezoid(2.0 * gap * (self.levels - (gap < 0)), self.levels, axis=1)
+            loss = 2.0 * gap * (self.levels - (gap < 0))
+            return np.asarray(np.trapezoid(loss, self.levels, axis=1))
 
         return self._by_row(y, at)
 
-    def _by_row(self, values: ArrayLike, at: Callable[[Array, Array], Array]) -> Array:
-        values = np.asarray(values, float)
-        table = np.broadcast_to(
-            values.reshape(values.shape or (1,)), (len(self), *values.shape[1:])
-        )
-        rows = zip(table.reshape(len(self), -1), self.values, strict=True)
-        return np.stack([at(*row) for row in rows]).reshape(table.shape)
+    def _by_row(self, values: ArrayLike, at: Callable[..., Array]) -> Array:
+        return by_row(values, at, self.values)

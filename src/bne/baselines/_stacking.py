@@ -2,9 +2,9 @@
 
 from typing import Any, Self
 
-import arviz_stats
 import numpy as np
 from arviz_base import from_dict
+from arviz_stats import compare  # pyright: ignore[reportPrivateImportUsage]
 from scipy import stats
 from sklearn.base import BaseEstimator
 
@@ -49,7 +49,7 @@ class BayesianStacking(BaseEstimator):
             )
             for k, name in enumerate(self.experts)
         }
-        self.weights_ = arviz_stats.compare(models)["weight"][self.experts].to_numpy(float)
+        self.weights_ = compare(models)["weight"][self.experts].to_numpy(float)
         return self
 
     def predict_distribution(self, X: Any) -> Mixture:

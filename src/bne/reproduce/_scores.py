@@ -14,6 +14,9 @@ from bne._typing import Array
 
 STAGES = {"ensemble": "ensemble", "additive": "BAE", "full": "BNE"}
 LEVELS = (0.5, 0.8, 0.9, 0.95)
+KDE_ROWS = 2000
+"""Cross-validating a kernel estimate costs their square, hundreds of times."""
+
 Predict = Callable[[pd.DataFrame], Any]
 
 
@@ -50,12 +53,12 @@ def fitted_stages(
     return model, time.perf_counter() - start
 
 
-def comparators(experts: list[str], inputs: list[str], seed: int) -> dict[str, Any]:
-    """Every other method by its short name, unfitted."""
+def comparators(experts: list[str], inputs: list[str], n: int, seed: int) -> dict[str, Any]:
+    """Every other method by its short name, unfitted, where it is defined and affordable."""
     from bne import baselines
 
     both = {"experts": experts, "inputs": inputs, "random_state": seed}
-    return {
+    methods = {
         "CondKDE": baselines.ConditionalKDE(inputs),
         "stack": baselines.BayesianStacking(experts, random_state=seed),
         "BME": baselines.MixtureOfExperts(**both),
@@ -63,6 +66,13 @@ def comparators(experts: list[str], inputs: list[str], seed: int) -> dict[str, A
         "NGBoost": baselines.NaturalGradientBoosting(**both),
         "QRF": baselines.QuantileForest(**both),
     }
+    if len(inputs) not in (1, 2, 3) or n > KDE_ROWS:
+        del methods["CondKDE"]
+    if not inputs:
+        del methods["BME"]
+    if len(experts) == 1:
+        del methods["stack"]
+    return methods
 
 
 def stages_of(model: BNERegressor) -> dict[str, Predict]:
@@ -76,7 +86,7 @@ def fitted_comparators(
     X: pd.DataFrame, y: Array, experts: list[str], inputs: list[str], seed: int
 ) -> Iterator[tuple[str, Predict, float]]:
     """Name, function of X to a predictive distribution, and seconds to fit."""
-    for name, method in comparators(experts, inputs, seed).items():
+    for name, method in comparators(experts, inputs, len(y), seed).items():
         start = time.perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

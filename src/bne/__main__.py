@@ -1,0 +1,16 @@
+"""``bne`` and ``python -m bne``."""
+
+import sys
+
+
+def main() -> None:
+    """Run the command, or say what it needs."""
+    try:
+        from bne.cli import app
+    except ModuleNotFoundError as error:
+        sys.exit(f"The command `bne` needs {error.name}: pip install 'bne[cli]'")
+    app()
+
+
+if __name__ == "__main__":
+    main()
