@@ -12,15 +12,18 @@ if TYPE_CHECKING:
     from bne._predictive import PredictiveDistribution
     from bne._regressor import BNERegressor
     from bne._warnings import SamplingWarning
+    from bne.io import ModelFileError, load
 
 __version__ = "0.1.0"
 __all__ = [
     "BNERegressor",
     "BiasReport",
     "Decomposition",
+    "ModelFileError",
     "PredictiveDistribution",
     "SamplingWarning",
     "datasets",
+    "load",
     "metrics",
 ]
 
@@ -28,8 +31,10 @@ _HOMES = {
     "BNERegressor": "bne._regressor",
     "BiasReport": "bne._answers",
     "Decomposition": "bne._answers",
+    "ModelFileError": "bne.io",
     "PredictiveDistribution": "bne._predictive",
     "SamplingWarning": "bne._warnings",
+    "load": "bne.io",
 }
 
 

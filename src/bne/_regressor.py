@@ -345,6 +345,12 @@ class BNERegressor(RegressorMixin, BaseEstimator):
             self._stage(stage), posterior.rows, posterior.y, self.scaling_, self.expert_names_
         )
 
+    def save(self, path: Any, *, include_estimators: bool = False) -> None:
+        """Write the fitted model to one file, which `bne.load` reads; see `bne.io.save`."""
+        from bne.io import save
+
+        save(self, path, include_estimators=include_estimators)
+
     def _stage(self, stage: str) -> Any:
         """The stage that stands for `stage` in this model: without delta, Eq. (2) is Eq. (1)."""
         check_is_fitted(self)

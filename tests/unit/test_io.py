@@ -1,0 +1,221 @@
+"""Model files: the same predictions after a round trip, and nothing else is ever loaded."""
+
+import json
+import multiprocessing
+import os
+import pickle
+import random
+import signal
+import time
+import zipfile
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LinearRegression, Ridge
+
+import bne
+from bne import BNERegressor, ModelFileError
+from bne.datasets import make_gamma_0d, make_wave_1d
+from bne.io import atomic
+
+EXPERTS = [(c, c) for c in ("rbf_short", "rbf_long", "periodic")]
+QUICK = {"chains": 1, "warmup": 20, "draws": 20, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_wave_1d(40, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def model(data):
+    return BNERegressor(EXPERTS, inputs=["x"], **QUICK).fit(data.X, data.y)
+
+
+@pytest.fixture
+def path(model, tmp_path):
+    model.save(tmp_path / "model.bne")
+    return tmp_path / "model.bne"
+
+
+def assert_same_answers(a, b, X):
+    for stage in ("ensemble", "additive", "full"):
+        first, second = (m.predict_distribution(X, stage=stage) for m in (a, b))
+        np.testing.assert_array_equal(first.mean(), second.mean())
+        np.testing.assert_array_equal(first.ppf(0.9), second.ppf(0.9))
+    pd.testing.assert_frame_equal(a.decompose(X).to_frame(), b.decompose(X).to_frame())
+    pd.testing.assert_frame_equal(a.detect_bias(X).to_frame(), b.detect_bias(X).to_frame())
+
+
+def test_round_trip(model, path, data):
+    loaded = bne.load(path)
+    assert_same_answers(model, loaded, data.X[:5])
+    assert loaded.get_params(deep=False) == model.get_params(deep=False)
+    pd.testing.assert_frame_equal(loaded.diagnostics(), model.diagnostics())
+    loaded.save(path)  # a loaded model may be saved again, over its own file
+    assert_same_answers(model, bne.load(path), data.X[:5])
+
+
+@pytest.mark.parametrize("settings", [{"calibration": None}, {"orthogonalize": True}])
+def test_round_trip_of_variants(settings, data, tmp_path):
+    model = BNERegressor(EXPERTS, inputs=["x"], **(QUICK | settings)).fit(data.X, data.y)
+    model.save(tmp_path / "m.bne")
+    assert_same_answers(model, bne.load(tmp_path / "m.bne"), data.X[:5])
+
+
+@pytest.mark.filterwarnings("ignore:Experts .'constant'. predict the same value")
+def test_round_trip_without_inputs(tmp_path):
+    data = make_gamma_0d(30, random_state=0)
+    model = BNERegressor([("constant", "constant")], inputs=[], **QUICK).fit(data.X, data.y)
+    model.save(tmp_path / "m.bne")
+    assert_same_answers(model, bne.load(tmp_path / "m.bne"), data.X[:3])
+
+
+def test_regressors_are_saved_on_request_only(data, tmp_path):
+    pytest.importorskip("skops")
+    experts = [("line", LinearRegression()), ("ridge", Ridge()), ("p", "periodic")]
+    model = BNERegressor(experts, inputs=["x"], calibration=None, **QUICK).fit(data.X, data.y)
+    with pytest.raises(ValueError, match="include_estimators=True"):
+        model.save(tmp_path / "m.bne")
+    model.save(tmp_path / "m.bne", include_estimators=True)
+    loaded = bne.load(tmp_path / "m.bne")
+    np.testing.assert_array_equal(loaded.predict(data.X), model.predict(data.X))
+
+
+class Evil(LinearRegression):
+    """A type that no file should be trusted with by default."""
+
+
+def test_untrusted_types_are_refused(data, tmp_path):
+    pytest.importorskip("skops")
+    model = BNERegressor([("evil", Evil())], inputs=["x"], calibration=None, **QUICK)
+    model.fit(data.X, data.y).save(tmp_path / "m.bne", include_estimators=True)
+    with pytest.raises(ModelFileError, match="Evil"):
+        bne.load(tmp_path / "m.bne")
+    trusted = [f"{Evil.__module__}.Evil"]
+    loaded = bne.load(tmp_path / "m.bne", trusted=trusted)
+    np.testing.assert_array_equal(loaded.predict(data.X), model.predict(data.X))
+
+
+def test_a_pickle_is_refused_unread(tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "ran"),)
+
+    (tmp_path / "m.bne").write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(ModelFileError, match="not a model file"):
+        bne.load(tmp_path / "m.bne")
+    with zipfile.ZipFile(tmp_path / "z.bne", "w") as archive:
+        archive.writestr("model.json", pickle.dumps(Bomb()))
+    with pytest.raises(ModelFileError, match="checksum"):
+        bne.load(tmp_path / "z.bne")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_altered_and_truncated_files_are_refused(path, tmp_path):
+    whole = path.read_bytes()
+    rng = random.Random(0)
+    broken = tmp_path / "broken.bne"
+    for _ in range(60):
+        data = bytearray(whole)
+        at = rng.randrange(len(data))
+        data[at] ^= 1 << rng.randrange(8)
+        broken.write_bytes(data if rng.random() < 0.7 else whole[:at])
+        try:
+            bne.load(broken)
+        except ModelFileError:
+            continue
+        # a bit of the archive's own bookkeeping (a date, say) may turn without harm
+        assert_members_equal(broken, path)
+
+
+def assert_members_equal(a, b):
+    with zipfile.ZipFile(a) as first, zipfile.ZipFile(b) as second:
+        assert {n: first.read(n) for n in first.namelist()} == {
+            n: second.read(n) for n in second.namelist()
+        }
+
+
+def rewritten(path, change):
+    """The same archive with a changed description and a matching checksum: a hostile file."""
+    import hashlib
+
+    with zipfile.ZipFile(path) as archive:
+        members = {n: archive.read(n) for n in archive.namelist()}
+    description = json.loads(members["model.json"])
+    change(description)
+    members["model.json"] = json.dumps(description).encode()
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.comment = hashlib.sha256(members["model.json"]).hexdigest().encode()
+        for name, data in members.items():
+            archive.writestr(name, data)
+
+
+def newer(description):
+    description["format"] = 99
+
+
+def unknown_type(description):
+    description["state"]["scaling_"]["type"] = "os.system"
+
+
+def object_dtype(description):
+    description["state"]["scaling_"] = {"empty": [0], "dtype": "|O"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [(newer, "Upgrade bne"), (unknown_type, "os.system"), (object_dtype, "numbers only")],
+)
+def test_hostile_descriptions_are_refused(path, change, message):
+    rewritten(path, change)
+    with pytest.raises(ModelFileError, match=message):
+        bne.load(path)
+
+
+def test_no_such_file_or_folder(model, tmp_path):
+    with pytest.raises(FileNotFoundError, match="no model file"):
+        bne.load(tmp_path / "none.bne")
+    with pytest.raises(FileNotFoundError, match="no folder"):
+        model.save(tmp_path / "no" / "m.bne")
+
+
+def write_forever(path):
+    while True:
+        with atomic(path) as file:
+            for _ in range(2000):
+                file.write(b"new")
+
+
+def test_a_killed_save_leaves_a_whole_file(tmp_path):
+    path = tmp_path / "m.bne"
+    path.write_bytes(b"old")
+    for _ in range(5):
+        process = multiprocessing.get_context("spawn").Process(target=write_forever, args=(path,))
+        process.start()
+        while path.read_bytes() == b"old":
+            time.sleep(0.01)
+        time.sleep(random.random() * 0.02)
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+        assert path.read_bytes() == b"new" * 2000
+
+
+def test_an_error_while_writing_changes_nothing(tmp_path):
+    path = tmp_path / "m.bne"
+    path.write_bytes(b"old")
+    with pytest.raises(TypeError, match="bytes"), atomic(path) as file:
+        file.writelines([b"new", "text"])
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_kernels_given_as_functions_cannot_be_saved(data, tmp_path):
+    model = BNERegressor(
+        EXPERTS, inputs=["x"], residual=lambda r: np.exp(-r), calibration=None, **QUICK
+    )
+    model.fit(data.X, data.y)
+    with pytest.raises(ValueError, match="named ones"):
+        model.save(tmp_path / "m.bne")
+    assert list(tmp_path.iterdir()) == []
