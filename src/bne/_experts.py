@@ -119,6 +119,28 @@ def resolve_columns(
     return Columns(predictions, chosen, features)
 
 
+def resolve_geographic(
+    geographic: Any, inputs: list[int], names: Sequence[str] | None, width: int, x: Array
+) -> tuple[int, int] | None:
+    """Which of the inputs x (N, d) are longitude and latitude, checked to be degrees."""
+    if geographic is None:
+        return None
+    if isinstance(geographic, str) or len(geographic) != 2:
+        raise ValueError(
+            f"`geographic` must be a pair (longitude, latitude) of inputs; got {geographic!r}."
+        )
+    lon, lat = (_position(column, names, width, "`geographic`") for column in geographic)
+    if lon not in inputs or lat not in inputs:
+        raise ValueError(f"`geographic` must name two of the inputs; got {geographic!r}.")
+    lon, lat = inputs.index(lon), inputs.index(lat)
+    if np.any(np.abs(x[:, lat]) > 90.0):
+        raise ValueError(
+            f"Latitudes must lie between -90 and 90 degrees; got {x[:, lat].min():g} to "
+            f"{x[:, lat].max():g}. Are longitude and latitude swapped, or are these not degrees?"
+        )
+    return lon, lat
+
+
 def _position(column: Any, names: Sequence[str] | None, width: int, who: str) -> int:
     if isinstance(column, str):
         if names is None:

@@ -1,6 +1,7 @@
 """Rows in the model's units -> posterior draws of each stage."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -256,22 +257,38 @@ def sample_posterior(
         )
         relevance = residual.feature_map.relevance
     priors = Priors(ell)
-    n_stages = 1 + (residual is not None) + (calibration is not None)
-    total = n_stages * settings.chains * (settings.warmup + settings.draws)
-    bar = tqdm(total=total, desc="Sampling", disable=not verbose, unit="it")
-    with bar, single_blas_thread():
-        first, mode = sample_stage(rows, y, None, priors, settings, stage_seeds[0], bar.update)
+    bar = partial(
+        tqdm,
+        total=settings.chains * (settings.warmup + settings.draws),
+        disable=not verbose,
+        unit="it",
+    )
+    with single_blas_thread():
+        with bar(desc="Ensemble") as shown:
+            first, mode = sample_stage(
+                rows, y, None, priors, settings, stage_seeds[0], shown.update
+            )
         stages = {"ensemble": first}
         if residual is not None:
-            stages["additive"], mode = sample_stage(
-                rows, y, residual, priors, settings, stage_seeds[1], bar.update
-            )
+            with bar(desc="+ residual") as shown:
+                stages["additive"], mode = sample_stage(
+                    rows, y, residual, priors, settings, stage_seeds[1], shown.update
+                )
         if calibration is not None:
             construction = CONSTRUCTIONS[calibration]
             features = make_calibration(
                 construction, rows.x, relevance, point_seed, residual is not None
             )
-            stages["full"] = sample_full(
-                rows, y, residual, features, priors, mode, settings, stage_seeds[2], bar.update
-            )
+            with bar(desc="+ calibration") as shown:
+                stages["full"] = sample_full(
+                    rows,
+                    y,
+                    residual,
+                    features,
+                    priors,
+                    mode,
+                    settings,
+                    stage_seeds[2],
+                    shown.update,
+                )
     return Posterior(stages, priors, rows, y)

@@ -33,6 +33,8 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         see such columns). None is a linear, a nearest-neighbour and a boosted model.
     inputs : list of column names or indices, default=None
         Columns that feed the residual process. None is every column that is not a prediction.
+    geographic : (longitude, latitude), default=None
+        Inputs in degrees, to be measured in kilometres. None treats every input as a plain number.
     residual : {"matern12", "matern32", "matern52", "rbf"}, function or None, default="matern32"
         Kernel of the residual process, or a positive-definite function of the scaled Euclidean
         distance with k(0) = 1. None leaves the process out: the original ensemble.
@@ -87,6 +89,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         estimators: Sequence[tuple[str, Any]] | None = None,
         *,
         inputs: Sequence[str | int] | None = None,
+        geographic: tuple[str | int, str | int] | None = None,
         residual: str | KernelFunction | None = "matern32",
         calibration: str | None = "logistic",
         length_scales: str = "shared",
@@ -103,6 +106,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
     ) -> None:
         self.estimators = estimators
         self.inputs = inputs
+        self.geographic = geographic
         self.residual = residual
         self.calibration = calibration
         self.length_scales = length_scales
@@ -171,7 +175,10 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         self.columns_ = columns
         self.n_rows_ = len(y)
         _warn_constant(self.expert_names_, f)
-        self.scaling_ = fit_scaling(x, f, y)
+        geographic = _experts.resolve_geographic(
+            self.geographic, columns.inputs, names, self.n_features_in_, x
+        )
+        self.scaling_ = fit_scaling(x, f, y, geographic)
         rows = Rows(self.scaling_.inputs(x), self.scaling_.outcome(f))
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         self.posterior_ = _posterior.sample_posterior(

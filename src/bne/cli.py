@@ -1,8 +1,16 @@
-"""The command ``bne``; install it with ``pip install bne[cli]``."""
+"""The command ``bne``; install it with ``pip install bne[cli]``.
 
+Every command reads tables, calls the Python interface and writes tables. What goes wrong is said in
+one line, with a remedy; ``--debug`` shows where.
+"""
+
+import functools
+import sys
+import warnings
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -10,7 +18,169 @@ app = typer.Typer(
     help="Bayesian Nonparametric Ensemble: combine models, and learn why the prediction is unsure.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    add_completion=False,
 )
+
+EXPECTED = (ValueError, OSError, ModuleNotFoundError)
+"""What bad input may raise; anything else is a defect and shows its traceback."""
+
+Data = Annotated[Path, typer.Argument(help="Table: .csv, .csv.gz, .parquet, .nc or .zarr.")]
+Target = Annotated[str, typer.Option(help="Column of the observed quantity.")]
+Models = Annotated[list[str], typer.Option("--model", help="Column of a model's prediction.")]
+Inputs = Annotated[str, typer.Option(help="Columns that the bias may depend on, with commas.")]
+Output = Annotated[Path, typer.Option("-o", "--output", help="File to write.")]
+Seed = Annotated[int, typer.Option(help="Same seed, same numbers.")]
+Jobs = Annotated[int, typer.Option(help="Chains (or data sets) at a time.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.")]
+Draws = Annotated[int, typer.Option(help="Posterior draws of each chain.")]
+Degrees = Annotated[
+    bool, typer.Option(help="Measure longitude and latitude in kilometres when their names say so.")
+]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+class Calibration(StrEnum):
+    """Constructions of G."""
+
+    logistic = "logistic"
+    cgp = "cgp"
+    none = "none"
+
+
+Construction = Annotated[Calibration, typer.Option(help="How G is built; `none` is much quicker.")]
+
+
+def friendly(command: Callable[..., None]) -> Callable[..., None]:
+    """One line for what the user can mend, exit code 1; warnings in one line too."""
+
+    @functools.wraps(command)
+    def run(*args: Any, debug: bool = False, **options: Any) -> None:
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            try:
+                command(*args, **options)
+            except EXPECTED as error:
+                if debug:
+                    raise
+                message = " ".join(str(error).split())
+                typer.echo(f"Error: {message}", err=True)
+                raise typer.Exit(1) from None
+
+    run.__signature__ = _with_debug(command)  # type: ignore[attr-defined]
+    return run
+
+
+def _with_debug(command: Callable[..., None]) -> Any:
+    import inspect
+
+    signature = inspect.signature(command)
+    debug = inspect.Parameter(
+        "debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Debug
+    )
+    return signature.replace(parameters=[*signature.parameters.values(), debug])
+
+
+def _show_warning(message: Any, *_: Any, **__: Any) -> None:
+    typer.echo(f"Warning: {' '.join(str(message).split())}", err=True)
+
+
+@app.command()
+@friendly
+def fit(
+    data: Data,
+    target: Target,
+    model: Models,
+    output: Output = Path("model.bne"),
+    inputs: Inputs = "",
+    calibration: Construction = Calibration.logistic,
+    draws: Draws = 1000,
+    degrees: Degrees = True,
+    seed: Seed = 0,
+    jobs: Jobs = 2,
+    quiet: Quiet = False,
+) -> None:
+    """Fit the models' predictions to what was observed, and write a model file."""
+    from bne import _commands
+
+    _commands.writable(output)
+    task = _commands.Task(target, tuple(model), _commands.split_names(inputs), degrees)
+    settings = _settings(calibration, draws, seed, jobs, quiet)
+    fitted = _commands.fit(task, data, settings)
+    fitted.save(output)
+    typer.echo(_commands.fit_summary(fitted))
+    typer.echo(f"Model: {output}")
+
+
+@app.command()
+@friendly
+def predict(
+    model: Annotated[Path, typer.Argument(help="Model file of `bne fit`.")],
+    grid: Annotated[Path, typer.Argument(help="Table with the models' predictions and inputs.")],
+    output: Output = Path("predictions.csv"),
+    quantiles: Annotated[
+        str, typer.Option(help="Levels, with commas.")
+    ] = "0.05,0.25,0.5,0.75,0.95",
+    quiet: Quiet = False,
+) -> None:
+    """Predict every row: mean, sd, quantiles, parts of the variance, probability of bias."""
+    from bne import _commands
+
+    _commands.writable(output)
+    levels = _commands.split_levels(quantiles)
+    rows = _commands.predict(model, grid, output, levels, quiet)
+    typer.echo(f"{rows:,} rows: {output}")
+
+
+@app.command()
+@friendly
+def evaluate(
+    data: Data,
+    target: Target,
+    model: Models,
+    inputs: Inputs = "",
+    folds: Annotated[int, typer.Option(help="Number of folds.")] = 5,
+    fold_column: Annotated[str, typer.Option(help="Column that says each row's fold.")] = "",
+    blocks: Annotated[
+        bool, typer.Option(help="Folds are regions (k-means of the inputs).")
+    ] = False,
+    calibration: Construction = Calibration.logistic,
+    draws: Draws = 500,
+    degrees: Degrees = True,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Table to write.")] = None,
+    seed: Seed = 0,
+    jobs: Jobs = 2,
+    quiet: Quiet = False,
+) -> None:
+    """Score held-out rows: CRPS, RMSE and coverage, beside each model and their mean."""
+    from bne import _commands
+
+    if output is not None:
+        _commands.writable(output)
+    task = _commands.Task(target, tuple(model), _commands.split_names(inputs), degrees)
+    settings = _settings(calibration, draws, seed, jobs, quiet)
+    scores = _commands.evaluate(task, data, settings, folds, fold_column, blocks)
+    typer.echo(scores.round(3).to_string(index=False))
+    if output is not None:
+        _commands.write(scores, output)
+
+
+@app.command()
+@friendly
+def demo(
+    output: Annotated[Path, typer.Option("-o", "--output", help="Table to write.")] = Path(
+        "demo.csv"
+    ),
+    rows: Annotated[int, typer.Option(help="Number of rows.")] = 100,
+    seed: Seed = 1,
+) -> None:
+    """Write a table to try the other commands on: the paper's 1-D experiment."""
+    from bne import _commands
+
+    _commands.write_demo(output, rows, seed)
+    typer.echo(
+        f"Table: {output}. Try: bne fit {output} --target y --model rbf_short --model rbf_long "
+        "--model periodic --inputs x -o model.bne"
+    )
 
 
 class Figure(StrEnum):
@@ -25,20 +195,16 @@ class Figure(StrEnum):
     all = "all"
 
 
-@app.callback()
-def main() -> None:
-    """Bayesian Nonparametric Ensemble."""
-
-
 @app.command()
+@friendly
 def reproduce(
     figure: Annotated[Figure, typer.Argument(help="Which figure or table; `page` runs nothing.")],
-    output: Annotated[Path, typer.Option("-o", help="Folder of tables and pictures.")] = Path(
-        "docs/results"
-    ),
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Folder of tables and pictures.")
+    ] = Path("docs/results"),
     repeats: Annotated[int, typer.Option(help="Simulated data sets of every kind.")] = 50,
-    jobs: Annotated[int, typer.Option(help="Data sets at a time.")] = 2,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+    jobs: Jobs = 2,
+    quiet: Quiet = False,
 ) -> None:
     """Run one of the paper's experiments, or go on with one that was stopped."""
     from bne.reproduce import _figures
@@ -46,3 +212,27 @@ def reproduce(
     names = {Figure.all: list(_figures.FIGURES), Figure.page: []}.get(figure, [figure.value])
     _figures.reproduce(names, output, repeats, jobs, quiet)
     typer.echo(f"Tables, pictures and the page of claims: {output}")
+
+
+@app.callback(invoke_without_command=True)
+def main(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Combine models of one quantity, calibrate the prediction, and learn why it is unsure."""
+    if version:
+        from bne import __version__
+
+        typer.echo(__version__)
+        sys.exit(0)
+
+
+def _settings(
+    calibration: Calibration, draws: int, seed: int, jobs: int, quiet: bool
+) -> dict[str, Any]:
+    return {
+        "calibration": None if calibration is Calibration.none else calibration.value,
+        "draws": draws,
+        "random_state": seed,
+        "n_jobs": jobs,
+        "verbose": int(not quiet),
+    }

@@ -225,8 +225,9 @@ def _encode(value: Any, path: str, arrays: dict[str, Array]) -> Any:
         return {"type": type(value).__name__, "fields": fields}
     if isinstance(value, dict):
         return {"dict": {k: _encode(v, f"{path}.{k}", arrays) for k, v in value.items()}}
-    if isinstance(value, list):
-        return [_encode(v, f"{path}.{i}", arrays) for i, v in enumerate(value)]
+    if isinstance(value, list | tuple):
+        items = [_encode(v, f"{path}.{i}", arrays) for i, v in enumerate(value)]
+        return items if isinstance(value, list) else {"tuple": items}
     raise ValueError(
         f"A model file cannot hold {value!r}. Kernels given as functions cannot be saved: use one "
         "of the named ones."
@@ -243,6 +244,7 @@ def _decode(value: Any, arrays: dict[str, Array]) -> Any:
         "float": lambda: float.fromhex(value["float"]),
         "array": lambda: arrays[value["array"]],
         "empty": lambda: np.empty(value["empty"], _plain_dtype(value["dtype"])),
+        "tuple": lambda: tuple(_decode(v, arrays) for v in value["tuple"]),
         "dict": lambda: {k: _decode(v, arrays) for k, v in value["dict"].items()},
         "type": lambda: _types()[value["type"]](
             **{k: _decode(v, arrays) for k, v in value["fields"].items()}
@@ -277,7 +279,10 @@ def _parameters(model: "BNERegressor") -> dict[str, Any]:
 
 
 def _constructor_arguments(parameters: dict[str, Any]) -> dict[str, Any]:
-    return parameters | {"estimators": [(name, c) for name, c in parameters["estimators"]]}
+    """JSON has no tuples."""
+    pairs = [(name, column) for name, column in parameters["estimators"]]
+    geographic = parameters["geographic"] and tuple(parameters["geographic"])
+    return parameters | {"estimators": pairs, "geographic": geographic}
 
 
 def _to_netcdf(arrays: dict[str, Array]) -> bytes:

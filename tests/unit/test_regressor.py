@@ -294,4 +294,4 @@ def test_pickle(small, wave):
 
 def test_progress_bar(wave, capsys):
     BNERegressor(EXPERTS, inputs=["x"], verbose=1, **TINY).fit(wave.X[:30], wave.y[:30])
-    assert "Sampling" in capsys.readouterr().err
+    assert "Ensemble" in capsys.readouterr().err

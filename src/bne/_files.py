@@ -1,0 +1,121 @@
+"""Tables in files, by extension: CSV, Parquet, NetCDF and Zarr; gridded data keep their shape."""
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from bne.io import atomic
+
+KINDS = {
+    ".csv": "csv",
+    ".csv.gz": "csv",
+    ".parquet": "parquet",
+    ".nc": "netcdf",
+    ".zarr": "zarr",
+}
+NEEDS = {"parquet": "pyarrow", "zarr": "zarr"}
+
+
+class Table(NamedTuple):
+    """Rows of a file; `grid` is the xarray Dataset they came from, if they did."""
+
+    rows: pd.DataFrame
+    grid: Any = None
+
+
+def kind_of(path: Path) -> str:
+    """What a file is, by its name; fails where the package for it is not there."""
+    for ending, kind in sorted(KINDS.items(), key=lambda item: -len(item[0])):
+        if path.name.lower().endswith(ending):
+            needed = NEEDS.get(kind)
+            if needed is not None and find_spec(needed) is None:
+                raise ValueError(f"{path.name!r} needs {needed}: pip install 'bne[files]'")
+            return kind
+    raise ValueError(
+        f"{path.name!r} has an extension that is not known. Use one of {', '.join(KINDS)}."
+    )
+
+
+def read(path: Path) -> Table:
+    """Read a table; a grid becomes one row a place, its coordinates columns."""
+    kind = kind_of(path)
+    if not path.exists():
+        raise FileNotFoundError(f"There is no file {str(path)!r}.")
+    try:
+        table = _READERS[kind](path)
+    except PermissionError:
+        raise
+    except pd.errors.EmptyDataError:
+        raise ValueError(f"{path.name!r} is empty.") from None
+    except (ValueError, OSError) as error:  # parsers' own errors are among these
+        raise ValueError(f"{path.name!r} cannot be read as {kind}: {error}") from error
+    if len(table.rows) == 0:
+        raise ValueError(f"{path.name!r} has no rows.")
+    return table
+
+
+def _read_grid(path: Path, **how: Any) -> Table:
+    import xarray as xr
+
+    with xr.open_dataset(path, **how) as opened:
+        grid = opened.load()
+    return Table(grid.to_dataframe().reset_index(), grid)
+
+
+_READERS: dict[str, Callable[[Path], Table]] = {
+    "csv": lambda path: Table(pd.read_csv(path)),
+    "parquet": lambda path: Table(pd.read_parquet(path)),
+    "netcdf": lambda path: _read_grid(path, engine="h5netcdf"),
+    "zarr": lambda path: _read_grid(path, engine="zarr", consolidated=False),
+}
+
+
+def write(rows: pd.DataFrame, path: Path, grid: Any = None) -> None:
+    """Write a table whole or not at all; rows of a grid take its dimensions again."""
+    kind = kind_of(path)
+    if kind == "csv":
+        compression = "gzip" if path.name.lower().endswith(".gz") else None
+        with atomic(path) as file:
+            rows.to_csv(file, index=False, compression=compression)
+    elif kind == "parquet":
+        with atomic(path) as file:
+            rows.to_parquet(file, index=False)
+    elif kind == "netcdf":
+        with atomic(path) as file:
+            as_dataset(rows, grid).to_netcdf(file, engine="h5netcdf")
+    else:
+        _write_zarr(as_dataset(rows, grid), path)
+
+
+def as_dataset(rows: pd.DataFrame, grid: Any) -> Any:
+    """Columns as variables: over the grid's own dimensions and coordinates, or over rows."""
+    import xarray as xr
+
+    if grid is None:
+        return xr.Dataset({str(c): ("row", rows[c].to_numpy()) for c in rows})
+    shape = tuple(grid.sizes.values())
+    data = xr.Dataset(coords=grid.coords, attrs=grid.attrs)
+    for name in rows:
+        if name not in grid.coords and name not in grid.sizes:
+            data[str(name)] = (tuple(grid.sizes), np.reshape(rows[name].to_numpy(), shape))
+    return data
+
+
+def _write_zarr(data: Any, path: Path) -> None:
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise FileNotFoundError(f"There is no folder {str(folder)!r} to write to.")
+    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=folder))
+    try:
+        data.to_zarr(temporary / "new", mode="w", consolidated=False)
+        if path.exists():
+            path.replace(temporary / "old")
+        (temporary / "new").replace(path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
