@@ -144,6 +144,20 @@ def predict(model: Path, grid: Path, output: Path, levels: list[float], quiet: b
     return len(X)
 
 
+def report(model: Path, grid: Path | None, output: Path, title: str, quiet: bool) -> None:
+    """Write the HTML page."""
+    from bne.report import write_report
+
+    fitted = io.load(model)
+    X = None
+    if grid is not None:
+        names = [str(n) for n in fitted.feature_names_in_]
+        X = columns_of(_files.read(grid).rows, names, grid)
+    total = fitted.n_rows_ if X is None else len(X)
+    with tqdm(total=total, desc="Predicting", unit="row", disable=quiet) as bar:
+        write_report(fitted, output, X, title=title, progress=bar.update)
+
+
 def write(table: pd.DataFrame, output: Path) -> None:
     """Write a table by extension."""
     _files.write(table, output)

@@ -34,6 +34,11 @@ class Scaling(NamedTuple):
         x = in_km(x, self.geographic, self.latitude)
         return (x - self.x_center) / self.x_scale
 
+    def undo_inputs(self, x: Array) -> Array:
+        """Inputs in the user's units."""
+        units = in_km(np.ones((1, len(self.x_center))), self.geographic, self.latitude)
+        return (self.x_center + self.x_scale * x) / units
+
     def outcome(self, y: Array) -> Array:
         """An outcome or an expert's prediction in the model's units."""
         return (y - self.y_center) / self.y_scale

@@ -166,6 +166,25 @@ def evaluate(
 
 @app.command()
 @friendly
+def report(
+    model: Annotated[Path, typer.Argument(help="Model file of `bne fit`.")],
+    grid: Annotated[
+        Path | None, typer.Argument(help="Rows to show; without it the training rows.")
+    ] = None,
+    output: Output = Path("report.html"),
+    title: Annotated[str, typer.Option(help="Heading.")] = "What the models say together",
+    quiet: Quiet = False,
+) -> None:
+    """Write one HTML page with prediction, uncertainty, bias, weights and calibration."""
+    from bne import _commands
+
+    _commands.writable(output)
+    _commands.report(model, grid, output, title, quiet)
+    typer.echo(f"Report: {output}")
+
+
+@app.command()
+@friendly
 def demo(
     output: Annotated[Path, typer.Option("-o", "--output", help="Table to write.")] = Path(
         "demo.csv"
