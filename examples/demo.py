@@ -1,7 +1,7 @@
 """The main job on the paper's 1-D experiment: simulate, fit, print a table, draw a picture.
 
-Run it with ``make demo``; it writes ``out/demo.png`` and, on why each stage is unsure and where the
-models are wrong, ``out/demo_why.png``.
+Run it with ``make demo``; it writes ``out/demo.png``, on why each stage is unsure and where the
+models are wrong ``out/demo_why.png``, and ``out/demo.html``, a report to click through.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from sklearn.metrics import root_mean_squared_error
 from bne import BNERegressor, plots
 from bne.datasets import SimulatedData, make_wave_1d
 from bne.metrics import coverage, l1_distance
+from bne.report import write_report
 
 EXPERTS = ["rbf_short", "rbf_long", "periodic"]
 STAGES = {
@@ -104,7 +105,10 @@ def main() -> None:
     draw(model, data, options.output)
     why = options.output.with_stem(options.output.stem + "_why")
     explain(model, data, why)
+    page = options.output.with_suffix(".html")
+    write_report(model, page, title="The paper's 1-D experiment")
     print(f"Pictures: {options.output}, {why}   ({time.perf_counter() - start:.0f} s)")
+    print(f"Report: {page.resolve().as_uri()}")
 
 
 if __name__ == "__main__":

@@ -160,10 +160,9 @@ def _json(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _numbers(values: Any) -> list[float | None]:
-    """Rounded to a few significant digits; what is not finite is a gap."""
-    flat = np.asarray(values, float).ravel()
-    return [float(f"{v:.{DIGITS}g}") if np.isfinite(v) else None for v in flat]
+def _numbers(values: Any) -> list[float]:
+    """Rounded to a few significant digits; NaN is a gap (null in the page)."""
+    return [float(f"{v:.{DIGITS}g}") for v in np.asarray(values, float).ravel()]
 
 
 def _figure(traces: list[Any], **layout: Any) -> dict[str, Any]:
@@ -229,20 +228,24 @@ def _map(
     values: Any, unit: str, places: Places, where: pd.DataFrame | None, y: Array, **colors: Any
 ) -> dict[str, Any]:
     first, second = places.inputs.columns
+    known = np.isfinite(np.asarray(values, float))  # a part that is negative is left blank
+    inputs, values = places.inputs[known], np.asarray(values, float)[known]
     palette = {"colorscale": "Viridis"} | colors
     if where is not None:
-        both = np.r_[np.asarray(values, float), y]
-        palette |= {"cmin": float(np.nanmin(both)), "cmax": float(np.nanmax(both))}
-    size = float(np.clip(300.0 / np.sqrt(len(places.inputs)), 4, 14))
-    square = go.Scattergl if len(places.inputs) > 2000 else go.Scatter
+        both = np.r_[values, y]
+        palette |= {"cmin": float(np.min(both)), "cmax": float(np.max(both))}
+    size = float(np.clip(300.0 / np.sqrt(max(len(inputs), 1)), 4, 14))
+    many = len(inputs) > 2000
+    square = go.Scattergl if many else go.Scatter
+    edge = {"color": "#9aa5b1", "width": 0 if many else 0.5}
     traces = [
         square(
-            x=_numbers(places.inputs[first]),
-            y=_numbers(places.inputs[second]),
+            x=_numbers(inputs[first]),
+            y=_numbers(inputs[second]),
             mode="markers",
             name=unit,
             showlegend=False,
-            marker={"color": _numbers(values), "size": size, "symbol": "square"}
+            marker={"color": _numbers(values), "size": size, "symbol": "square", "line": edge}
             | palette
             | {"colorbar": {"title": {"text": unit}}},
             hovertemplate=f"%{{x}}, %{{y}}<br>{unit} %{{marker.color}}<extra></extra>",

@@ -1,5 +1,6 @@
 """The report in a real browser: it opens, switches, says values on hover, and fetches nothing."""
 
+import json
 import re
 import shutil
 import time
@@ -117,6 +118,22 @@ def test_size_for_ten_thousand_places(tmp_path, monkeypatch):
     monkeypatch.setattr(_table, "answers", lambda *_, **__: wide)
     write_report(model, tmp_path / "r.html", many)
     assert (tmp_path / "r.html").stat().st_size < 8_000_000
+
+
+@pytest.mark.parametrize("n_inputs", [0, 1, 2])
+def test_a_negative_part_is_a_gap(n_inputs, tmp_path, monkeypatch):
+    from bne import _table
+
+    model, X, _ = fitted(n_inputs)
+    some = _table.answers(model, X).assign(variance_structural_G=np.linspace(-1, 1, len(X)))
+    monkeypatch.setattr(_table, "answers", lambda *_, **__: some)
+    write_report(model, tmp_path / "r.html")
+    text = (tmp_path / "r.html").read_text()
+    assert "shape of the noise" in text
+    layers = json.loads(re.search(r"const LAYERS = (.*);\n", text)[1])
+    trace = layers[-1]["figure"]["data"][0]
+    drawn = trace["y"] if n_inputs < 2 else trace["marker"]["color"]
+    assert sum(v is not None for v in drawn) == np.sum(some["variance_structural_G"] >= 0)
 
 
 def test_training_rows_come_back():
