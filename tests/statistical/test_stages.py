@@ -18,12 +18,17 @@ PRIORS = Priors(InverseGamma(3.0, 2.0))
 
 
 def brute_force(x, F, y, n_nodes=26):
-    """Posterior means and sds of (sigma_omega, sigma_delta, sigma_eps, ell) on a dense grid."""
-    axes = [np.linspace(-4.5, 1.3, n_nodes)] * 2 + [
+    """Posterior means and sds of (sigma_omega, sigma_delta, sigma_eps, ell) on a dense grid.
+
+    sigma_omega has a long lower tail: the experts may be of no use.
+    """
+    axes = [
+        np.linspace(-11.0, 1.3, 2 * n_nodes),
+        np.linspace(-4.5, 1.3, n_nodes),
         np.linspace(-3.5, 0.5, n_nodes),
         np.linspace(np.log(0.25), np.log(12), n_nodes),
     ]
-    log_post = np.empty([n_nodes] * 4)
+    log_post = np.empty([len(a) for a in axes])
     kernel = resolve_kernel("matern32")
     distance = np.abs(x - x.T)
     for l, log_ell in enumerate(axes[3]):  # noqa: E741
