@@ -18,6 +18,7 @@ __all__ = [
     "coverage",
     "crps",
     "crps_ensemble",
+    "crps_scorer",
     "interval_score",
     "l1_distance",
     "log_score",
@@ -70,6 +71,20 @@ def crps(y, distribution, *, reduce=True):
         quantiles = _rowwise(distribution, "ppf", np.broadcast_to(CRPS_LEVELS, shape))
         scores = scoringrules.crps_quantile(y, quantiles, CRPS_LEVELS, backend="numpy")
     return _reduce(scores, reduce)
+
+
+def crps_scorer(estimator, X, y):
+    """Return minus the mean CRPS of a fitted model's predictive distribution: greater is better.
+
+    A scorer for scikit-learn, as in ``GridSearchCV(model, grid, scoring=crps_scorer)``.
+
+    Parameters
+    ----------
+    estimator : object with ``predict_distribution(X)``
+    X : (N, p) array or DataFrame
+    y : (N,) array
+    """
+    return -crps(y, estimator.predict_distribution(X))
 
 
 def crps_ensemble(y, draws, *, reduce=True):

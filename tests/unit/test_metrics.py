@@ -359,3 +359,21 @@ def test_l1_asks_for_a_grid_where_quantiles_are_infinite():
 
     with pytest.raises(ValueError, match="got infinite or NaN quantiles"):
         metrics.l1_distance(Endless([0.0], [1.0]), norm())
+
+
+def test_scorer_prefers_the_better_model():
+    from sklearn.model_selection import cross_val_score
+
+    from bne import BNERegressor
+    from bne.datasets import make_wave_1d
+    from bne.metrics import crps_scorer
+
+    data = make_wave_1d(60, random_state=0)
+    quick = {"inputs": ["x"], "calibration": None, "warmup": 50, "draws": 50, "random_state": 0}
+    scores = {}
+    for residual in ("matern32", None):
+        model = BNERegressor([("long", "rbf_long")], residual=residual, **quick)
+        scores[residual] = cross_val_score(model, data.X, data.y, scoring=crps_scorer, cv=3)
+    assert np.all(np.isfinite(scores["matern32"]))
+    assert np.all(scores["matern32"] < 0)
+    assert scores["matern32"].mean() > scores[None].mean()
