@@ -84,8 +84,17 @@ def fig3(folder: Path, repeats: int, n_jobs: int | None, quiet: bool) -> None:
 
 def fig4(folder: Path, repeats: int, n_jobs: int | None, quiet: bool) -> None:
     """1-D: RMSE and L1 against n for all methods, both variants; Theorem 1."""
-    rows = _simulated.run_wave(folder, repeats, n_jobs, quiet)
-    draw_fig4(rows, folder)
+    _simulated.run_wave(folder, repeats, n_jobs, quiet)
+    redraw(folder)
+
+
+def redraw(folder: Path) -> None:
+    """What needs no fitting: tables and pictures of the rows that are stored, however many."""
+    if (folder / "fig4_rows.csv").exists():
+        draw_fig4(pd.read_csv(folder / "fig4_rows.csv"), folder)
+    if (folder / "real_rows.csv").exists():
+        table = _real.summary(pd.read_csv(folder / "real_rows.csv"))
+        replace(folder / "real.csv", table.to_csv(index=False, float_format="%.4g"))
 
 
 def draw_fig4(rows: pd.DataFrame, folder: Path) -> None:
@@ -127,6 +136,8 @@ def _convergence(ax: Any, means: pd.DataFrame, score: str) -> None:
     ax.set(xscale="log", yscale="log", xlabel="n")
     ticks = sorted(means["n"].unique())
     ax.set_xticks(ticks, [f"{n:,}" for n in ticks])
+    levels = [v for v in (0.1, 0.2, 0.5, 1.0, 2.0) if ax.get_ylim()[0] < v < ax.get_ylim()[1]]
+    ax.set_yticks(levels, [f"{v:g}" for v in levels])
     ax.minorticks_off()
 
 
@@ -168,10 +179,8 @@ def fig5(folder: Path, repeats: int, n_jobs: int | None, quiet: bool) -> None:
 def real(folder: Path, repeats: int, n_jobs: int | None, quiet: bool) -> None:
     """Real data beyond the paper."""
     del repeats
-    rows = _real.run(folder, n_jobs, quiet)
-    if len(rows):
-        table = _real.summary(rows)
-        replace(folder / "real.csv", table.to_csv(index=False, float_format="%.4g"))
+    _real.run(folder, n_jobs, quiet)
+    redraw(folder)
 
 
 FIGURES: dict[str, Callable[..., None]] = {
@@ -192,4 +201,5 @@ def reproduce(
         start = time.perf_counter()
         FIGURES[name](folder, repeats, n_jobs, quiet)
         note(folder, name, time.perf_counter() - start, repeats=repeats, short=_simulated.SHORT)
+    redraw(folder)
     replace(folder / "README.md", _page.page(folder))

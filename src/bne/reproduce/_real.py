@@ -20,12 +20,12 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from bne._scaling import KM_PER_DEGREE
 from bne._typing import Array
 from bne.baselines import Mixture
 from bne.reproduce._scores import fitted_comparators, fitted_stages, observed_scores, stages_of
 from bne.reproduce._store import resume
 
-KM_PER_DEGREE = 111.2
 SETTINGS = {"chains": 2, "warmup": 300, "draws": 400, "n_jobs": 1}
 TRAIN_ROWS = 3000
 """A random subset of the weather forecasts; the cost is linear in the number of rows."""
