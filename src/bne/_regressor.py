@@ -283,7 +283,10 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         with single_blas_thread():
             closed = _uncertainty.closed_form(gaussian, posterior.rows, posterior.y)
             parts = _uncertainty.decompose(whole, closed, rows, measure, self.scaling_.y_scale)
-        mean = self._distribution(rows, stage).mean()
+        if parts.mean is None:
+            mean = self._distribution(rows, stage).mean()
+        else:
+            mean = self.scaling_.undo_outcome(parts.mean)
         return Decomposition(
             **parts.values, errors=parts.errors, mean=mean, measure=measure, index=_index(X, mean)
         )

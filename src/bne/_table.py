@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bne._bias import summarise
+
 CHUNK = 500
 """Rows at a time."""
 
@@ -44,7 +46,8 @@ def answers(
 def _answers(model: Any, X: pd.DataFrame, quantiles: Sequence[float]) -> pd.DataFrame:
     parts = model.decompose(X, measure="variance")
     values = model.predict_quantiles(X, quantiles)
-    bias = model.detect_bias(X).delta
+    delta = model._stage("full").thinned().delta(model._rows(X)) * model.scaling_.y_scale
+    bias = summarise(delta, 0.9)  # as in `detect_bias`, which looks at G besides
     columns = {"mean": parts.mean, "sd": np.sqrt(parts.total)}
     columns |= {quantile_name(q): values[q].to_numpy() for q in values}
     columns |= {f"variance_{name}": getattr(parts, name) for name in PARTS}

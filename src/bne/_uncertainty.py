@@ -36,10 +36,14 @@ BATCHES = 20
 
 
 class Parts(NamedTuple):
-    """Each part at N rows, and its Monte-Carlo standard error: dictionaries of (N,) arrays."""
+    """Each part at N rows, and its Monte-Carlo standard error: dictionaries of (N,) arrays.
+
+    ``mean`` (N,) is the predictive mean in the model's units, where G made it known on the way.
+    """
 
     values: Mapping[str, Array]
     errors: Mapping[str, Array]
+    mean: Array | None = None
 
 
 class GaussianMoments(NamedTuple):
@@ -143,9 +147,11 @@ def decompose(
     values, squares = _average(
         lambda here: of_gaussian(gaussian.moments(here)), rows, NODES * len(gaussian.h)
     )
+    mean = None
     if has_G:
         width = max(NODES, whole.row_elements) * len(whole.draws.omega)
         of_G = _average(lambda here: of_full(whole.conditional(here)), rows, width)
+        mean = of_G[0].pop("mean")
         values, squares = values | of_G[0], squares | of_G[1]
     three = ("parametric", "structural_delta", "hyperparameters")
     known, known_square = (np.sum([d[name] for name in three], axis=0) for d in (values, squares))
@@ -159,9 +165,10 @@ def decompose(
     squares["total"] = squares["aleatoric"] + squares["epistemic"]
     errors = {name: np.sqrt(squares[name]) for name in NAMES}
     if measure == "variance":
-        return Parts(*({k: d[k] * y_scale**2 for k in NAMES} for d in (values, errors)))
+        values, errors = ({k: d[k] * y_scale**2 for k in NAMES} for d in (values, errors))
+        return Parts(values, errors, mean)
     shift = {"total": np.log(y_scale), "aleatoric": np.log(y_scale)}
-    return Parts({k: values[k] + shift.get(k, 0.0) for k in NAMES}, errors)
+    return Parts({k: values[k] + shift.get(k, 0.0) for k in NAMES}, errors, mean)
 
 
 def _average(
@@ -195,7 +202,11 @@ def _entropy_full(draws: ConditionalDraws) -> dict[str, Array]:
     def density(y: Array) -> Array:
         return draws.pdf_draws(y.ravel(), np.repeat(np.arange(n), NODES)).reshape(-1, n, NODES)
 
-    return {"aleatoric": draws.entropy(), "epistemic": divergences(density, low, high)}
+    return {
+        "mean": draws.moments()[0],
+        "aleatoric": draws.entropy(),
+        "epistemic": divergences(density, low, high),
+    }
 
 
 def divergences(density: Callable[[Array], Array], low: Array, high: Array) -> Array:
@@ -239,7 +250,8 @@ def _entropy_gaussian(moments: GaussianMoments) -> dict[str, Array]:
 def _variance_full(draws: ConditionalDraws) -> dict[str, Array]:
     """The law of total variance over the draws."""
     mean, variance = draws.moments()
-    return {"aleatoric": variance, "epistemic": (mean - np.mean(mean, axis=0)[None]) ** 2}
+    about = mean - np.mean(mean, axis=0)[None]
+    return {"mean": mean, "aleatoric": variance, "epistemic": about**2}
 
 
 def _variance_gaussian(moments: GaussianMoments) -> dict[str, Array]:
