@@ -17,7 +17,7 @@ from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 from bne import BNERegressor
 from bne._typing import Array
 from bne.reproduce._real import folder, in_km
-from bne.reproduce._scores import fitted_stages, observed_scores, stages_of
+from bne.reproduce._scores import calibration_scores, fitted_stages, stages_of
 from bne.reproduce._store import resume
 
 MODELS = ["pred_av", "pred_gs", "pred_caces"]
@@ -81,7 +81,7 @@ def twin(repeat: int) -> list[dict[str, Any]]:
     high = true_bias(grid[PLACE].to_numpy(), centre, width) > 0.5 * BIAS
     found = {"prob_low_on_hill": flagged[high].mean(), "prob_low_off_hill": flagged[~high].mean()}
     return [
-        {"method": name} | observed_scores(predict(grid), fresh) | found
+        {"method": name} | calibration_scores(predict(grid), fresh) | found
         for name, predict in stages_of(model).items()
     ]
 
