@@ -216,6 +216,16 @@ GOALS = {
 }
 """What was hoped for of the full model on real data: least and greatest value."""
 
+REASONS = {
+    "eastma_pm25_2011": "With some 43 monitors to learn from and whole regions held out, the "
+    "residual process has little to mend and adds doubt: the ensemble alone scores better.",
+    "epf_np": "Weights of eight near-collinear models that fit one year do not suit the next; the "
+    "equal mean, which learns none, scores better than any that does but in the log score.",
+    "eu_pm10_2010": "See the other methods' scores on the same splits.",
+    "uw_srft_2004": "See the other methods' scores on the same rows.",
+}
+"""Why a goal is missed, where one is."""
+
 PICTURES = {
     "fig2": "Figure 2: three densities of a Gamma outcome",
     "fig3": "Figure 3: six panels",
@@ -230,7 +240,10 @@ def page(folder: Path) -> str:
     lines = [INTRODUCTION, "| the paper says | we measured | verdict |", "|---|---|---|"]
     for table, claims in SECTIONS:
         if (folder / table).exists():
-            lines += [f"| {c.sentence} | {c.measured} | {c.verdict} |" for c in claims(folder)]
+            lines += [
+                "| " + " | ".join(c.replace("|", "\\|") for c in claim) + " |"
+                for claim in claims(folder)
+            ]
     if (folder / "real.csv").exists():
         lines += ["", *_real_lines(pd.read_csv(folder / "real.csv"))]
     for name, title in PICTURES.items():
@@ -250,12 +263,14 @@ def _real_lines(table: pd.DataFrame) -> list[str]:
             cells = [f"{v:.3f}" if isinstance(v, float) else str(v) for v in row]
             lines.append("| " + " | ".join(cells).replace("nan", "") + " |")
         lines.append("")
-    lines += ["| goal for BNE | measured | verdict |", "|---|---|---|"]
+    lines += ["| goal for BNE | measured | verdict | |", "|---|---|---|---|"]
     ours = table[table["method"] == "BNE"].set_index("data")
     for (name, score), (low, high) in GOALS.items():
         if name in ours.index:
             value = ours.loc[name, score]
             goal = f"at most {high}" if low == 0.0 else f"{low} to {high}"
-            met = HOLDS if low <= value <= high else FAILS
-            lines.append(f"| {name}: {score} {goal} | {value:.3f} | {met} |")
+            met = low <= value <= high
+            why = "" if met else REASONS[name]
+            word = HOLDS if met else FAILS
+            lines.append(f"| {name}: {score} {goal} | {value:.3f} | {word} | {why} |")
     return lines
