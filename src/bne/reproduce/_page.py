@@ -219,8 +219,8 @@ GOALS = {
 REASONS = {
     "eastma_pm25_2011": "With some 43 monitors to learn from and whole regions held out, the "
     "residual process has little to mend and adds doubt: the ensemble alone scores better.",
-    "epf_np": "Weights of eight near-collinear models that fit one year do not suit the next; the "
-    "equal mean, which learns none, scores better than any that does but in the log score.",
+    "epf_np": "In the year to be predicted the models err about twice as much as in the year learned "
+    "from, and to one side: the more sharply a method learns from the first, the more it is wrong.",
     "eu_pm10_2010": "See the other methods' scores on the same splits.",
     "uw_srft_2004": "See the other methods' scores on the same rows.",
 }
