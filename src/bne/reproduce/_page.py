@@ -219,8 +219,8 @@ GOALS = {
 REASONS = {
     "eastma_pm25_2011": "With some 43 monitors to learn from and whole regions held out, the "
     "residual process has little to mend and adds doubt: the ensemble alone scores better.",
-    "epf_np": "In the year to be predicted the models err about twice as much as in the year learned "
-    "from, and to one side: the more sharply a method learns from the first, the more it is wrong.",
+    "epf_np": "In the year to be predicted the models err about twice as much as in the year "
+    "learned from, and to one side: what is learned sharply from the first is too sure later.",
     "eu_pm10_2010": "See the other methods' scores on the same splits.",
     "uw_srft_2004": "See the other methods' scores on the same rows.",
 }
