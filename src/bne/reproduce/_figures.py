@@ -171,8 +171,13 @@ def fig5(folder: Path, repeats: int, n_jobs: int | None, quiet: bool) -> None:
     model, parts, grid = _maps.fit_monitors(table, n_jobs)
     parts = parts.assign(monitor=table["mon_id"])
     replace(folder / "fig5.csv", parts.to_csv(index=False, float_format="%.5g"))
-    observed = (table[_maps.PLACE], table["aqs"])
-    axes = plots.maps(model, grid, grid[_maps.PLACE].to_numpy(), observed=observed)
+    centre = table[_maps.PLACE].mean()
+    observed = (table[_maps.PLACE] - centre, table["aqs"])
+    axes = plots.maps(model, grid, (grid[_maps.PLACE] - centre).to_numpy(), observed=observed)
+    for ax in axes[-1]:
+        ax.set_xlabel("km east of the monitors' centre")
+    for ax in axes[:, 0]:
+        ax.set_ylabel("km north")
     save(axes[0, 0].figure, folder / "fig5.png")
 
 

@@ -1,6 +1,7 @@
 """Tables of results that grow row by row on disk: a killed run goes on where it was."""
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,9 @@ def resume(
     stored = {tuple(row) for row in done[names].itertuples(index=False)}
     missing = [key for key in keys if tuple(key.values()) not in stored]
     path.parent.mkdir(parents=True, exist_ok=True)
-    with parallel_config("loky", inner_max_num_threads=1):
+    # tasks one at a time stay in this process, and may themselves use its threads
+    alone = n_jobs == 1
+    with nullcontext() if alone else parallel_config("loky", inner_max_num_threads=1):
         tasks = Parallel(n_jobs=n_jobs, return_as="generator_unordered")(
             delayed(_keyed)(compute, key) for key in missing
         )
