@@ -98,7 +98,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         cv: Any = None,
         chains: int = 4,
         warmup: int = 400,
-        draws: int = 1200,
+        draws: int = 1000,
         target_acceptance: float = 0.95,
         n_jobs: int | None = None,
         random_state: Any = None,

@@ -93,7 +93,7 @@ def fit(
     output: Output = Path("model.bne"),
     inputs: Inputs = "",
     calibration: Construction = Calibration.logistic,
-    draws: Draws = 1200,
+    draws: Draws = 1000,
     degrees: Degrees = True,
     seed: Seed = 0,
     jobs: Jobs = 2,
