@@ -86,11 +86,11 @@ def _changed_by_G(draws: ConditionalDraws, statistic: str | float) -> Array:
     if ratio is None:
         return np.zeros_like(draws.mu)
     if statistic == "mean":
-        return sigma * ratio.mean
+        return sigma * ratio.moments.mean
     if statistic == "variance":
-        return sigma**2 * (ratio.variance - 1.0)
+        return sigma**2 * (ratio.moments.variance - 1.0)
     if statistic == "skewness":
-        return ratio.skewness
+        return ratio.moments.skewness
     if statistic == "modes":
         return number_of_modes(ratio) - 1.0
     level = 0.5 if statistic == "median" else float(statistic)
@@ -102,7 +102,7 @@ def _changed_by_G(draws: ConditionalDraws, statistic: str | float) -> Array:
 
 def number_of_modes(ratio: Ratio) -> Array:
     """Maxima of the density of t on the nodes; those below 1% of the highest do not count."""
-    p = ratio.density
+    p = ratio.tables.nodes[..., 0]
     inner = p[:, :, 1:-1]
     peak = (inner > p[:, :, :-2]) & (inner >= p[:, :, 2:])
     return np.sum(peak & (inner > 0.01 * np.max(p, axis=2, keepdims=True)), axis=2)

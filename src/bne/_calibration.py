@@ -83,10 +83,6 @@ class Construction(Protocol):
         """Log of the unnormalised ratio."""
         ...
 
-    def log_link_slope(self, s: Array) -> Array:
-        """Its derivative."""
-        ...
-
     def log_constraint(self, virtual: Any, T: Any) -> Any:
         """Log prior factor for coefficients `virtual` (V, P) at the feature points."""
         ...

@@ -103,11 +103,6 @@ class ConstrainedGP:
         softplus = xp.logaddexp(xp.maximum(z, -30.0), 0.0)
         return np.log(FLOOR) + xp.where(z < -30.0, z, xp.log(softplus))
 
-    def log_link_slope(self, s: Array) -> Array:
-        """Derivative of the log of the floor: 1 / slope above it."""
-        z = s / FLOOR
-        return special.expit(z) / (FLOOR * np.maximum(np.logaddexp(z, 0.0), 1e-13))
-
     def log_constraint(self, virtual: Any, T: Any) -> Any:
         """Sum of ``log Phi(slope / NU)`` over the virtual points."""
         b = cosines(self, special.ndtri(VIRTUAL_LEVELS)) @ T

@@ -131,14 +131,16 @@ def fit_summary(model: BNERegressor) -> str:
     )
 
 
-def predict(model: Path, grid: Path, output: Path, levels: list[float], quiet: bool) -> int:
+def predict(
+    model: Path, grid: Path, output: Path, levels: list[float], jobs: int, quiet: bool
+) -> int:
     """Write all answers at the rows of a file; their number."""
     fitted = io.load(model)
     table = _files.read(grid)
     names = [str(n) for n in fitted.feature_names_in_]
     X = columns_of(table.rows, names, grid)
     with tqdm(total=len(X), desc="Predicting", unit="row", disable=quiet) as bar:
-        answers = _table.answers(fitted, X, quantiles=levels, progress=bar.update)
+        answers = _table.answers(fitted, X, quantiles=levels, n_jobs=jobs, progress=bar.update)
     places = [c for c in table.rows.columns if c not in answers]
     _files.write(pd.concat([table.rows[places], answers], axis=1), output, table.grid)
     return len(X)

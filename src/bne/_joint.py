@@ -117,6 +117,8 @@ class CalibrationDraws(NamedTuple):
     W : (S, m_G, P)
     xi : (S, P)
         Complete the coefficients off the feature points, one number a draw and coefficient.
+    roots : (S, M, P) or None
+        T(ell_t) of every draw, where it was worked out beforehand.
     """
 
     sigma_G: Array
@@ -124,10 +126,16 @@ class CalibrationDraws(NamedTuple):
     log_ell_t: Array
     W: Array
     xi: Array
+    roots: Array | None = None
+
+    def prepared(self, features: CalibrationFeatures) -> "CalibrationDraws":
+        """The same draws, ready to be asked at many rows, a few at a time."""
+        return self._replace(roots=roots_at(features.basis, self.log_ell_t))
 
     def ratio(self, features: CalibrationFeatures, x: Array) -> Ratio:
         """The ratio dG/du of every draw at N rows."""
-        roots = roots_at(features.basis, self.log_ell_t)
+        roots = self.prepared(features).roots if self.roots is None else self.roots
+        assert roots is not None
         return make_ratio(
             features.construction, self.coefficients(features, x), roots, self.sigma_G
         )

@@ -83,10 +83,6 @@ class Logistic:
         del xp
         return s
 
-    def log_link_slope(self, s: Array) -> Array:
-        """One."""
-        return np.ones_like(s)
-
     def log_constraint(self, virtual: Any, T: Any) -> Any:
         """None is needed."""
         del virtual, T

@@ -55,27 +55,25 @@ class ConditionalDraws(NamedTuple):
         gaussian = -0.5 * t**2 - constant[:, None]
         return gaussian if self.ratio is None else gaussian + self.ratio.log_ratio(t, row)
 
-    def pdf_draws(self, y: Array, row: Integers) -> Array:
-        """Density of every draw, the derivative of its CDF: (S, k)."""
-        t = self.standardise(y, row)
-        if self.ratio is not None:
-            return self.ratio.pdf(t, row) / self.sigma_eps[:, None]
-        return np.exp(-0.5 * t**2) / (np.sqrt(2.0 * np.pi) * self.sigma_eps[:, None])
-
     def entropy(self) -> Array:
         """Differential entropy of every draw: (S, n)."""
         gaussian = np.log(self.sigma_eps)[:, None] + 0.5 * np.log(2.0 * np.pi)
         if self.ratio is None:
             return np.broadcast_to(gaussian + 0.5, self.mu.shape)
-        square = self.ratio.variance + self.ratio.mean**2
-        return gaussian + 0.5 * square - self.ratio.information
+        square = self.ratio.moments.variance + self.ratio.moments.mean**2
+        return gaussian + 0.5 * square - self.ratio.moments.information
+
+    def divergences(self, low: Array, high: Array) -> Array:
+        """Of every draw's law from their average, on a grid between ends (n,): (S, n)."""
+        assert self.ratio is not None
+        return self.ratio.divergences(self.mu, self.sigma_eps, low, high)
 
     def moments(self) -> tuple[Array, Array]:
         """Mean and variance of every draw: (S, n) each."""
         sigma = self.sigma_eps[:, None]
         if self.ratio is None:
             return self.mu, np.broadcast_to(sigma**2, self.mu.shape)
-        return self.mu + sigma * self.ratio.mean, sigma**2 * self.ratio.variance
+        return self.mu + sigma * self.ratio.moments.mean, sigma**2 * self.ratio.moments.variance
 
     def quantile_range(self, levels: Array, row: Integers) -> tuple[Array, Array]:
         """Values (k,) between which the mixture's quantiles at `levels` lie."""
@@ -242,10 +240,13 @@ def chunks(n_rows: int, row_elements: int) -> Iterator[slice]:
 
 
 def invert(draws: ConditionalDraws, levels: Array) -> Array:
-    """Quantiles of the averaged CDF at `levels` (n, Q), by a bracketing root finder.
+    """Quantiles of the averaged CDF at `levels` (n, Q).
 
-    A quantile of a mixture lies between the least and the greatest of its components' quantiles.
+    With G = I by a bracketing root finder: a quantile of a mixture lies between the least and the
+    greatest of its components' quantiles.
     """
+    if draws.ratio is not None:
+        return draws.ratio.mixture_quantiles(draws.mu, draws.sigma_eps, levels)
 
     def quantiles(q: Array, row: Integers) -> Array:
         def excess(y: Array, q: Array, row: Integers) -> Array:

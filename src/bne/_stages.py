@@ -119,15 +119,15 @@ class Stage(NamedTuple):
     features: CalibrationFeatures | None = None
 
     def thinned(self) -> "Stage":
-        """The stage with at most `PREDICTIVE_DRAWS` draws."""
+        """The stage with at most `PREDICTIVE_DRAWS` draws, ready to be asked at many rows."""
         S = len(self.draws.omega)
-        if S <= PREDICTIVE_DRAWS:
-            return self
-        kept = np.linspace(0, S - 1, PREDICTIVE_DRAWS).round().astype(int)
+        kept = np.linspace(0, S - 1, min(S, PREDICTIVE_DRAWS)).round().astype(int)
         fields = self.draws._asdict()
         shared = {k: fields.pop(k) for k in ("position", "statistics")}
-        thin = jax.tree.map(lambda a: a[kept], fields)
-        return self._replace(draws=StageDraws(**thin, **shared))
+        draws = StageDraws(**jax.tree.map(lambda a: a[kept], fields), **shared)
+        if self.features is not None and draws.calibration is not None:
+            draws = draws._replace(calibration=draws.calibration.prepared(self.features))
+        return self._replace(draws=draws)
 
     @property
     def row_elements(self) -> int:

@@ -1,26 +1,60 @@
 """All answers at the rows of a frame as one wide table, in chunks: memory does not grow."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from joblib import Parallel, delayed
 
+from bne import _uncertainty
 from bne._bias import summarise
+from bne._predictive import invert
+from bne._scaling import Scaling
+from bne._stages import Rows, Stage
+from bne._threads import single_blas_thread
+from bne._uncertainty import NAMES, ClosedForm
 
-CHUNK = 500
+CHUNK = 128
 """Rows at a time."""
 
+TASK = 2048
+"""Rows that a worker is given: enough to be worth sending the model for."""
+
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-PARTS = (
-    "total",
-    "aleatoric",
-    "epistemic",
-    "parametric",
-    "structural_delta",
-    "structural_G",
-    "hyperparameters",
-)
+
+
+class Answerer(NamedTuple):
+    """What the answers at any row need of a fitted model, worked out once."""
+
+    whole: Stage
+    gaussian: ClosedForm
+    scaling: Scaling
+    levels: tuple[float, ...]
+
+    def __call__(self, rows: Rows) -> dict[str, Any]:
+        """Columns of the table at a few rows."""
+        with single_blas_thread():
+            draws = self.whole.conditional(rows)
+            moments = self.gaussian.moments(rows)
+            G = None if self.whole.features is None else draws
+            parts = _uncertainty.split(G, moments, "variance", self.scaling.y_scale)
+            quantiles = invert(draws, np.tile(self.levels, (len(rows.f), 1)))
+            delta = draws.mu - self.whole.draws.omega @ rows.f.T
+        mean = np.mean(draws.moments()[0], axis=0)
+        bias = summarise(delta * self.scaling.y_scale, 0.9)
+        columns = {"mean": self.scaling.undo_outcome(mean), "sd": np.sqrt(parts.values["total"])}
+        values = self.scaling.undo_outcome(quantiles).T
+        columns |= {quantile_name(q): v for q, v in zip(self.levels, values, strict=True)}
+        columns |= {f"variance_{name}": parts.values[name] for name in NAMES}
+        return columns | {"bias": bias.mean, "prob_models_too_low": bias.prob_positive}
+
+
+def prepare(model: Any, quantiles: Sequence[float] = QUANTILES) -> Answerer:
+    """Everything that does not depend on the rows."""
+    posterior = model.posterior_
+    closed = _uncertainty.closed_form(model._stage("additive"), posterior.rows, posterior.y)
+    return Answerer(model._stage("full").thinned(), closed, model.scaling_, tuple(quantiles))
 
 
 def answers(
@@ -28,6 +62,7 @@ def answers(
     X: pd.DataFrame,
     *,
     quantiles: Sequence[float] = QUANTILES,
+    n_jobs: int | None = None,
     progress: Callable[[int], object] = lambda n: None,
 ) -> pd.DataFrame:
     """Mean, sd, quantiles, parts of the variance and probability of bias, one row a row of X.
@@ -35,24 +70,31 @@ def answers(
     Columns: ``mean sd q05 ... variance_total ... variance_hyperparameters bias
     prob_models_too_low``.
     """
-    tables = []
-    for first in range(0, len(X), CHUNK):
-        part = X.iloc[first : first + CHUNK]
-        tables.append(_answers(model, part, quantiles))
-        progress(len(part))
-    return pd.concat(tables)
+    answerer, rows = prepare(model, quantiles), model._rows(X)
+    parts = list(_slices(len(X), TASK))
+    if n_jobs in (None, 1) or len(parts) == 1:
+        tables = (answerer(rows.part(part)) for part in _slices(len(X), CHUNK))
+    else:
+        work = (delayed(_many)(answerer, rows.part(part)) for part in parts)
+        tables = Parallel(n_jobs=n_jobs, return_as="generator")(work)
+    kept = []
+    for table in tables:
+        kept.append(table)
+        progress(len(table["mean"]))
+    return pd.DataFrame(_joined(kept), index=X.index)
 
 
-def _answers(model: Any, X: pd.DataFrame, quantiles: Sequence[float]) -> pd.DataFrame:
-    parts = model.decompose(X, measure="variance")
-    values = model.predict_quantiles(X, quantiles)
-    delta = model._stage("full").thinned().delta(model._rows(X)) * model.scaling_.y_scale
-    bias = summarise(delta, 0.9)  # as in `detect_bias`, which looks at G besides
-    columns = {"mean": parts.mean, "sd": np.sqrt(parts.total)}
-    columns |= {quantile_name(q): values[q].to_numpy() for q in values}
-    columns |= {f"variance_{name}": getattr(parts, name) for name in PARTS}
-    columns |= {"bias": bias.mean, "prob_models_too_low": bias.prob_positive}
-    return pd.DataFrame(columns, index=X.index)
+def _many(answerer: Answerer, rows: Rows) -> dict[str, Any]:
+    return _joined([answerer(rows.part(part)) for part in _slices(len(rows.f), CHUNK)])
+
+
+def _joined(tables: list[dict[str, Any]]) -> dict[str, Any]:
+    return {name: np.concatenate([t[name] for t in tables]) for name in tables[0]}
+
+
+def _slices(n: int, size: int) -> Iterator[slice]:
+    for first in range(0, n, size):
+        yield slice(first, min(first + size, n))
 
 
 def quantile_name(level: float) -> str:

@@ -7,13 +7,14 @@ its hyperparameters, the closed-form variances of the experts' part alone (v1) a
 the epistemic part is G's. Nothing is clipped.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
 
 from bne import _gaussian
+from bne._divergence import NODES, divergences, equispaced
 from bne._kernels import N_NODES, interpolate, missing_variance
 from bne._predictive import ConditionalDraws, chunks, invert
 from bne._stages import Residual, Rows, Stage
@@ -24,9 +25,6 @@ NAMES = ("total", "aleatoric", "epistemic", *PARTS)
 
 HYPERPARAMETER_DRAWS = 200
 """Draws of the additive stage's hyperparameters that closed forms are averaged over."""
-
-NODES = 257
-"""Of the trapezoid rule over y."""
 
 TAIL = 1e-8
 """Mass of the mixture beyond either end of the grid."""
@@ -74,17 +72,17 @@ class ClosedForm(NamedTuple):
     residual : Residual or None
     h : (S, 4)
         sigma_omega, sigma_delta, sigma_eps and log_ell.
-    mean, root : lists of arrays
+    mean : (S, K + m); root : (S, K + m, K + m)
         Posterior mean of theta = (omega / sigma_omega, v), and R with covariance ``R^T R``.
-    root_alone : list of arrays
+    root_alone : (S, K, K)
         The same root for omega / sigma_omega were there no delta.
     """
 
     residual: Residual | None
     h: Array
-    mean: list[Array]
-    root: list[Array]
-    root_alone: list[Array]
+    mean: Array
+    root: Array
+    root_alone: Array
 
     def moments(self, rows: Rows) -> GaussianMoments:
         """Means and variances of mu at N rows."""
@@ -127,35 +125,49 @@ def closed_form(stage: Stage, rows: Rows, y: Array) -> ClosedForm:
     h = h[np.linspace(0, S - 1, min(S, HYPERPARAMETER_DRAWS)).round().astype(int)]
     table, _, grid = _features(stage.residual, rows)
     grams = _gaussian.gram_table(rows.f, y, table, grid)
-    out = ClosedForm(stage.residual, h, [], [], [])
+    means, roots, alone = [], [], []
     for *scales, ell in h:
         gram, cross = grams.at(ell)
         theta = _gaussian.posterior(gram, cross, K, *scales)
-        alone = _gaussian.posterior(gram[:K, :K], cross[:K], K, *scales)
-        out.mean.append(theta.mean)
-        out.root.append(_root(theta))
-        out.root_alone.append(_root(alone))
-    return out
+        means.append(theta.mean)
+        roots.append(_root(theta))
+        alone.append(_root(_gaussian.posterior(gram[:K, :K], cross[:K], K, *scales)))
+    return ClosedForm(stage.residual, h, np.stack(means), np.stack(roots), np.stack(alone))
 
 
 def decompose(
     whole: Stage, gaussian: ClosedForm, rows: Rows, measure: str, y_scale: float
 ) -> Parts:
     """Split the uncertainty of a stage; entropies in nats, variances in squared units of y."""
-    of_full, of_gaussian = MEASURES[measure]
-    has_G = whole.draws.calibration is not None
-    values, squares = _average(
-        lambda here: of_gaussian(gaussian.moments(here)), rows, NODES * len(gaussian.h)
-    )
+    draws = len(gaussian.h) if whole.features is None else len(whole.draws.omega)
+    nodes = NODES if measure == "entropy" else 1
+    pieces = []
+    for part in chunks(len(rows.f), draws * max(nodes, whole.row_elements)):
+        here = rows.part(part)
+        conditional = None if whole.features is None else whole.conditional(here)
+        pieces.append(split(conditional, gaussian.moments(here), measure, y_scale))
     mean = None
-    if has_G:
-        width = max(NODES, whole.row_elements) * len(whole.draws.omega)
-        of_G = _average(lambda here: of_full(whole.conditional(here)), rows, width)
-        mean = of_G[0].pop("mean")
-        values, squares = values | of_G[0], squares | of_G[1]
+    if whole.features is not None:
+        mean = np.concatenate([piece.mean for piece in pieces if piece.mean is not None])
+    values, errors = (
+        {k: np.concatenate([getattr(piece, field)[k] for piece in pieces]) for k in NAMES}
+        for field in ("values", "errors")
+    )
+    return Parts(values, errors, mean)
+
+
+def split(
+    conditional: ConditionalDraws | None, moments: GaussianMoments, measure: str, y_scale: float
+) -> Parts:
+    """The parts at a few rows; `conditional` is None where G = I."""
+    of_full, of_gaussian = MEASURES[measure]
+    draws = of_gaussian(moments) | ({} if conditional is None else of_full(conditional))
+    values = {k: np.mean(d, axis=0) for k, d in draws.items()}
+    squares = {k: batch_variance(d) for k, d in draws.items()}
+    mean = values.pop("mean", None)
     three = ("parametric", "structural_delta", "hyperparameters")
     known, known_square = (np.sum([d[name] for name in three], axis=0) for d in (values, squares))
-    if has_G:
+    if conditional is not None:
         values["structural_G"] = values["epistemic"] - known
         squares["structural_G"] = squares["epistemic"] + known_square
     else:
@@ -171,21 +183,6 @@ def decompose(
     return Parts({k: values[k] + shift.get(k, 0.0) for k in NAMES}, errors, mean)
 
 
-def _average(
-    contributions: Callable[[Rows], dict[str, Array]], rows: Rows, row_elements: int
-) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Average each draw's contributions (S, N) over draws, chunk by chunk; squared errors too."""
-    pieces = []
-    for part in chunks(len(rows.f), row_elements):
-        here = contributions(rows.part(part))
-        pieces.append({k: (np.mean(c, axis=0), batch_variance(c)) for k, c in here.items()})
-    names = pieces[0]
-    values, squares = (
-        {k: np.concatenate([piece[k][i] for piece in pieces]) for k in names} for i in (0, 1)
-    )
-    return values, squares
-
-
 def batch_variance(draws: Array) -> Array:
     """Squared Monte-Carlo error of the mean over correlated draws (S, N), by batch means: (N,)."""
     S = len(draws)
@@ -198,35 +195,11 @@ def _entropy_full(draws: ConditionalDraws) -> dict[str, Array]:
     """Entropy of every draw, and its divergence from the average density."""
     n = draws.mu.shape[1]
     low, high = invert(draws, np.tile([TAIL, 1.0 - TAIL], (n, 1))).T
-
-    def density(y: Array) -> Array:
-        return draws.pdf_draws(y.ravel(), np.repeat(np.arange(n), NODES)).reshape(-1, n, NODES)
-
     return {
         "mean": draws.moments()[0],
         "aleatoric": draws.entropy(),
-        "epistemic": divergences(density, low, high),
+        "epistemic": draws.divergences(low, high),
     }
-
-
-def divergences(density: Callable[[Array], Array], low: Array, high: Array) -> Array:
-    """``KL(f_s, f)`` of each density from the average of all, by the trapezoid rule: (S, N).
-
-    Their mean is the mutual information. It cannot be negative: no node's share is.
-
-    Parameters
-    ----------
-    density : function
-        Values y (N, Q) -> (S, N, Q).
-    low, high : (N,)
-        Ends of the grid.
-    """
-    y = low[:, None] + (high - low)[:, None] * np.linspace(0.0, 1.0, NODES)
-    f = density(y)
-    average = np.mean(f, axis=0)
-    tiny = np.finfo(np.float64).tiny
-    log_ratio = np.log(np.maximum(f, tiny)) - np.log(np.maximum(average, tiny))[None]
-    return np.sum(f * log_ratio, axis=2) * ((high - low) / (NODES - 1))[None, :]
 
 
 def _entropy_gaussian(moments: GaussianMoments) -> dict[str, Array]:
@@ -234,16 +207,14 @@ def _entropy_gaussian(moments: GaussianMoments) -> dict[str, Array]:
     noise = moments.sigma_eps[:, None] ** 2
     sd = np.sqrt(noise + moments.v2)
     low, high = np.min(moments.mean - 6.0 * sd, axis=0), np.max(moments.mean + 6.0 * sd, axis=0)
-
-    def density(y: Array) -> Array:
-        t = (y[None] - moments.mean[:, :, None]) / sd[:, :, None]
-        return np.exp(-0.5 * t**2) / (np.sqrt(2.0 * np.pi) * sd[:, :, None])
-
+    y, step = equispaced(low, high)
+    t = (y[None] - moments.mean[:, :, None]) / sd[:, :, None]
+    f = np.exp(-0.5 * t**2) / (np.sqrt(2.0 * np.pi) * sd[:, :, None])
     return {
         "aleatoric": np.broadcast_to(0.5 * np.log(2.0 * np.pi * np.e * noise), sd.shape),
         "parametric": 0.5 * np.log1p(moments.v1 / noise),
         "structural_delta": 0.5 * np.log((noise + moments.v2) / (noise + moments.v1)),
-        "hyperparameters": divergences(density, low, high),
+        "hyperparameters": divergences(f, step),
     }
 
 

@@ -30,7 +30,7 @@ Models = Annotated[list[str], typer.Option("--model", help="Column of a model's 
 Inputs = Annotated[str, typer.Option(help="Columns that the bias may depend on, with commas.")]
 Output = Annotated[Path, typer.Option("-o", "--output", help="File to write.")]
 Seed = Annotated[int, typer.Option(help="Same seed, same numbers.")]
-Jobs = Annotated[int, typer.Option(help="Chains (or data sets) at a time.")]
+Jobs = Annotated[int, typer.Option(help="Chains, data sets or blocks of rows at a time.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.")]
 Draws = Annotated[int, typer.Option(help="Posterior draws of each chain.")]
 Degrees = Annotated[
@@ -120,6 +120,7 @@ def predict(
     quantiles: Annotated[
         str, typer.Option(help="Levels, with commas.")
     ] = "0.05,0.25,0.5,0.75,0.95",
+    jobs: Jobs = 2,
     quiet: Quiet = False,
 ) -> None:
     """Predict every row: mean, sd, quantiles, parts of the variance, probability of bias."""
@@ -127,7 +128,7 @@ def predict(
 
     _commands.writable(output)
     levels = _commands.split_levels(quantiles)
-    rows = _commands.predict(model, grid, output, levels, quiet)
+    rows = _commands.predict(model, grid, output, levels, jobs, quiet)
     typer.echo(f"{rows:,} rows: {output}")
 
 

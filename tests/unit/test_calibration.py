@@ -4,12 +4,13 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from scipy import integrate, special, stats
+from scipy import integrate, optimize, special, stats
 
 from bne import _cgp, _logistic, _model
 from bne._calibration import HALF_WIDTH, quadrature
 from bne._calibration import cosines as cosines_of
 from bne._cgp import ConstrainedGP
+from bne._divergence import divergences, equispaced
 from bne._kernels import interpolate
 from bne._logistic import Logistic
 from bne._ratio import make_ratio
@@ -189,11 +190,55 @@ def test_prior_predictive_is_close_to_the_normal():
         z = rng.normal(size=(4000, 1, BASIS.roots.shape[2]))
         roots = np.stack([root(BASIS.prior.quantile(q)) for q in rng.uniform(0.01, 0.99, 4000)])
         ratio = make_ratio(LOGISTIC, sigma * z, roots, np.full(4000, sigma))
-        total = np.mean(ratio.variance + ratio.mean**2) - np.mean(ratio.mean) ** 2
+        m = ratio.moments
+        total = np.mean(m.variance + m.mean**2) - np.mean(m.mean) ** 2
         assert abs(np.sqrt(total) - 1) < 0.05
-        F = np.mean(ratio.mass[:, 0], axis=0)
+        F = np.mean(ratio.tables.nodes[:, 0, :, 2], axis=0)
         assert np.max(np.abs(F - special.ndtr(quadrature()[0]))) < 0.02
 
 
 def test_without_delta_h_keeps_its_slope():
     assert LOGISTIC.make_basis(has_residual=False).roots.shape[2] == BASIS.roots.shape[2] + 1
+
+
+def random_ratio(rng, S=60, n=5):
+    """Rough draws of the ratio, at more rows than a block and not a multiple of it."""
+    basis = LOGISTIC.make_basis(has_residual=True)
+    sigma_G = rng.uniform(0.2, 2.0, S)
+    coefficients = sigma_G[:, None, None] * rng.normal(size=(S, n, basis.roots.shape[2]))
+    roots = basis.roots[rng.integers(len(basis.roots), size=S)]
+    return make_ratio(LOGISTIC, coefficients, roots, sigma_G)
+
+
+def test_mixture_quantiles_equal_a_bracketing_root_finder():
+    """Also where the draws are far apart, so that most are in their tails at a quantile."""
+    rng = np.random.default_rng(5)
+    ratio, sigma = random_ratio(rng), rng.uniform(0.5, 2.0, 60)
+    for spread in (0.1, 30.0):
+        mu = spread * rng.normal(size=(60, 5))
+        levels = np.tile([1e-8, 1e-3, 0.05, 0.5, 0.95, 1 - 1e-8], (5, 1))
+        ours = ratio.mixture_quantiles(mu, sigma, levels)
+        for i in range(5):
+            for level, y in zip(levels[i], ours[i], strict=True):
+                row = np.array([i])
+
+                def excess(v, row=row, level=level, mu=mu):
+                    t = (v - mu[:, row]) / sigma[:, None]
+                    return np.mean(ratio.cdf(t, row)) - level
+
+                ends = mu[:, i].min() - 24.0, mu[:, i].max() + 24.0
+                expected = optimize.brentq(excess, *ends, xtol=1e-13, rtol=1e-14)
+                np.testing.assert_allclose(y, expected, atol=1e-7 * (1.0 + abs(expected)))
+
+
+def test_divergences_equal_those_of_the_tables():
+    rng = np.random.default_rng(6)
+    ratio, sigma, mu = random_ratio(rng), rng.uniform(0.5, 2.0, 60), rng.normal(size=(60, 5))
+    low, high = np.full(5, -20.0), np.full(5, 21.0)
+    y, step = equispaced(low, high)
+    row = np.repeat(np.arange(5), y.shape[1])
+    t = (y.ravel()[None] - mu[:, row]) / sigma[:, None]
+    f = (ratio.pdf(t, row) / sigma[:, None]).reshape(60, *y.shape)
+    np.testing.assert_allclose(
+        ratio.divergences(mu, sigma, low, high), divergences(f, step), rtol=1e-10
+    )

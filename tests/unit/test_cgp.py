@@ -77,7 +77,7 @@ def test_constrained_prior_predictive_is_close_to_the_normal():
     sigma_G = np.full(1000, _cgp.AMPLITUDE)
     c = sigma_G[:, None] * CGP.completion(roots, sigma_G, rng)
     ratio = make_ratio(CGP, c[:, None], roots, sigma_G)
-    sd = np.sqrt(np.mean(ratio.variance + ratio.mean**2))
+    sd = np.sqrt(np.mean(ratio.moments.variance + ratio.moments.mean**2))
     assert abs(sd - 1) < 0.05
 
 

@@ -2,7 +2,10 @@
 
 import json
 import os
+import signal
 import stat
+import subprocess
+import sys
 import zipfile
 
 import numpy as np
@@ -61,6 +64,40 @@ def test_chunks_change_nothing(folder, monkeypatch):
     whole = _table.answers(model, X)
     monkeypatch.setattr(_table, "CHUNK", 7)
     pd.testing.assert_frame_equal(_table.answers(model, X), whole, rtol=1e-10)
+
+
+def test_workers_change_nothing(folder, monkeypatch):
+    model = bne.load(folder / "model.bne")
+    X = pd.read_csv(folder / "data.csv")[list(model.feature_names_in_)]
+    whole, seen = _table.answers(model, X), []
+    monkeypatch.setattr(_table, "TASK", 13)
+    shared = _table.answers(model, X, n_jobs=2, progress=seen.append)
+    pd.testing.assert_frame_equal(shared, whole, rtol=1e-10)
+    assert sum(seen) == len(X) and len(seen) > 1
+
+
+KILLED = """
+import os, signal, sys
+import pandas as pd
+from bne.cli import app
+
+def half(self, file, **_):
+    file.write(b"x,mean")
+    file.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+pd.DataFrame.to_csv = half
+app(sys.argv[1:])
+"""
+
+
+def test_predict_killed_while_writing_leaves_the_old_file(folder):
+    output = folder / "kept.csv"
+    output.write_text("old")
+    arguments = ["predict", folder / "model.bne", folder / "data.csv", "-o", output, "--quiet"]
+    command = [sys.executable, "-c", KILLED, *map(str, arguments)]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    assert output.read_text() == "old"
 
 
 @pytest.mark.parametrize("name", ["grid.nc", "grid.zarr"])
