@@ -6,11 +6,13 @@ which is small by design: location belongs to delta. Other statistics compare F(
 N(mu, sigma_eps^2), and delta has no part in them.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from scipy import special
 
+from bne._partition import average_draws
 from bne._predictive import ConditionalDraws, chunks
 from bne._ratio import Ratio
 from bne._stages import Rows, Stage
@@ -57,13 +59,14 @@ def check_statistic(statistic: str | float) -> str | float:
 
 
 def bias(
-    stage: Stage, rows: Rows, statistic: str | float, y_scale: float, coverage: float
+    stages: Sequence[Stage], rows: Rows, statistic: str | float, y_scale: float, coverage: float
 ) -> tuple[BiasSummary, BiasSummary]:
-    """Posterior of D_delta and D_G at N rows, in chunks."""
+    """Posterior of D_delta and D_G at N rows, in chunks; averaged over shards if there are some."""
     pieces = []
-    for part in chunks(len(rows.f), stage.row_elements * len(stage.draws.omega)):
-        draws = bias_draws(stage, rows.part(part), statistic, y_scale)
-        pieces.append([summarise(d, coverage) for d in draws])
+    for part in chunks(len(rows.f), stages[0].row_elements * len(stages[0].draws.omega)):
+        shards = [bias_draws(stage, rows.part(part), statistic, y_scale) for stage in stages]
+        averaged = (average_draws(d) for d in zip(*shards, strict=True))
+        pieces.append([summarise(d, coverage) for d in averaged])
     delta, G = (
         BiasSummary(*(np.concatenate(field) for field in zip(*(p[i] for p in pieces), strict=True)))
         for i in (0, 1)

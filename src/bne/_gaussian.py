@@ -64,6 +64,16 @@ class SpectralTable(NamedTuple):
     rest: Any
     n_rows: Any
 
+    def repeated(self, times: float) -> "SpectralTable":
+        """The table of the same rows, each so many times: the likelihood to that power."""
+        return SpectralTable(
+            self.log_ell,
+            times * self.s2,
+            np.sqrt(times) * self.projected,
+            times * self.rest,
+            times * self.n_rows,
+        )
+
 
 def spectral_table(F: Array, y: Array, table: Array, log_ell: Array, rank: int) -> SpectralTable:
     """Decompose the features (J, n, m) at every node, padded with zeros to `rank` directions.
@@ -132,11 +142,24 @@ def log_prior(h: Hyperparameters, priors: Priors) -> Any:
     )
 
 
-def log_density(z: Any, data: tuple[SpectralTable, Priors, Laplace]) -> Any:
-    """Collapsed log posterior of the hyperparameters, in coordinates of unit scale."""
-    table, priors, whitening = data
+def log_density(z: Any, data: tuple[SpectralTable, Any, Priors, Laplace]) -> Any:
+    """Collapsed log posterior of the hyperparameters, in coordinates of unit scale.
+
+    The second of `data` is the power to which the collapsed likelihood is raised.
+    """
+    table, power, priors, whitening = data
     h = Hyperparameters(*whitening(z))
-    return log_marginal(h, table) + log_prior(h, priors)
+    return power * log_marginal(h, table) + log_prior(h, priors)
+
+
+def excess_evidence(h: Hyperparameters, table: SpectralTable, power: float) -> Any:
+    """``power log m_1 - log m_power``: what raising the likelihood *given* theta does to h.
+
+    m_p is the marginal likelihood of rows that each count p times. Such rows look as if their noise
+    came again every time: they would have delta follow it. Adding this to the log posterior gives
+    the hyperparameters the evidence that the rows have.
+    """
+    return power * log_marginal(h, table) - log_marginal(h, table.repeated(power))
 
 
 class GaussianPosterior(NamedTuple):
@@ -192,6 +215,10 @@ class GramTable(NamedTuple):
     log_ell: Array
     gram: Array
     cross: Array
+
+    def repeated(self, times: float) -> "GramTable":
+        """The table of the same rows, each so many times."""
+        return GramTable(self.log_ell, times * self.gram, times * self.cross)
 
     def at(self, log_ell: float) -> tuple[Array, Array]:
         """Gram matrix and cross products at one length-scale: O(m^2), whatever n."""

@@ -11,6 +11,7 @@ from scipy.spatial import cKDTree
 
 from bne._calibration import Basis, Construction, cosines, quadrature
 from bne._cgp import ConstrainedGP
+from bne._checkpoint import NO_CHECKPOINT, Checkpoint
 from bne._kernels import (
     N_NODES,
     FeatureMap,
@@ -185,8 +186,14 @@ def build_data(
     features: CalibrationFeatures,
     priors: Priors,
     weights: Array,
+    power: float = 1.0,
+    pinned: Array | None = None,
+    evidence: tuple[Array, Array] | None = None,
 ) -> FullData:
     """Pad and assemble the data of the log density; the fields are those of `FullData`."""
+    weights = power * weights
+    size = len(FullHyperparameters._fields)
+    grid_eta, evidence_eta = evidence or (np.arange(float(N_NODES)), np.zeros(N_NODES))
     n = int(ROW_BUCKETS[np.searchsorted(ROW_BUCKETS, len(y))])
     m = max(1, 32 * -(-table.shape[2] // 32))  # without delta one idle coordinate
     m_G = CALIBRATION_POINTS if features.feature_map else 1
@@ -198,6 +205,10 @@ def build_data(
     return FullData(
         y=pad(y, 0),
         mask=pad(np.ones(len(y)), 0),
+        power=power,
+        pinned=np.full(size, np.nan) if pinned is None else pinned,
+        evidence=evidence_eta,
+        grid_eta=grid_eta,
         F=pad(F, 0),
         weights=pad(weights, 0),
         A=_pad(pad(table, 1), 2, m),
@@ -208,8 +219,8 @@ def build_data(
         U=U,
         grid=grid,
         A_G=_pad(pad(table_G, 1), 2, m_G),
-        gram_x=_pad(np.sum(table_G**2, axis=1), 1, m_G),
-        sum_x=_pad(np.sum(table_G, axis=1), 1, m_G),
+        gram_x=_pad(power * np.sum(table_G**2, axis=1), 1, m_G),
+        sum_x=_pad(power * np.sum(table_G, axis=1), 1, m_G),
         grid_x=features.grid_x,
         roots=features.basis.roots,
         gram_t=gram_t,
@@ -245,10 +256,11 @@ def starts(data: FullData, mode: Array, chains: int, rng: np.random.Generator) -
 def sample_joint(
     data: FullData,
     mode: Array,
-    n_rows: int,
+    n_rows: float,
     settings: SamplerSettings,
     seed: np.random.SeedSequence,
     progress: Callable[[int], object],
+    checkpoint: Checkpoint = NO_CHECKPOINT,
 ) -> Draws:
     """Sample positions of the full model."""
     sampler_seed, start_seed = (int(s) for s in seed.generate_state(2))
@@ -256,7 +268,7 @@ def sample_joint(
     typical = FullHyperparameters(0.5, 0.4, 0.3, 1.0 / np.sqrt(2.0 * n_rows), 0.4, 0.3, 0.3)
     scale[: len(typical)] = typical
     begin = starts(data, mode, settings.chains, np.random.default_rng(start_seed))
-    return sample(log_density, data, begin, scale, settings, sampler_seed, progress)
+    return sample(log_density, data, begin, scale, settings, sampler_seed, progress, checkpoint)
 
 
 class JointDraws(NamedTuple):

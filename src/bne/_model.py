@@ -56,8 +56,14 @@ class FullData(NamedTuple):
     Attributes
     ----------
     y, mask : (n,); F : (n, K)
+    power : float
+        To which the likelihood is raised.
+    pinned : (7,)
+        Hyperparameters that are held where this is a number.
+    evidence, grid_eta : (J,)
+        Added to the log density, at nodes of eta.
     weights : (n,)
-        Relative precision of the rows in the maps, 0 where padded.
+        Relative precision of the rows in the maps, times `power`; 0 where padded.
     A : (J, n, m)
         Principal features of delta; ``gram`` (J, m) their weighted squares clear of the experts,
         ``cross`` (J, m, K) their weighted products with ``E``; ``grid`` (J,) log length-scales.
@@ -77,6 +83,10 @@ class FullData(NamedTuple):
 
     y: Any
     mask: Any
+    power: Any
+    pinned: Any
+    evidence: Any
+    grid_eta: Any
     F: Any
     weights: Any
     A: Any
@@ -248,7 +258,8 @@ def _map_W(z: Any, h: FullHyperparameters, sigma_G: Any, data: FullData) -> tupl
 
 def transform(position: Any, data: FullData) -> FullState:
     """Position -> the model's quantities."""
-    h, z_omega, z_delta, z_G = unpack(position, data)
+    free, z_omega, z_delta, z_G = unpack(position, data)
+    h = FullHyperparameters(*jnp.where(jnp.isnan(data.pinned), jnp.stack(free), data.pinned))
     sigma_G = data.construction.amplitude(h.log_sigma_G, jnp)
     W, log_det_W = _map_W(z_G, h, sigma_G, data)
     T = interpolate(data.roots, h.log_ell_t, data.grid_t)
@@ -309,8 +320,12 @@ def log_likelihood(state: FullState, data: FullData) -> Any:
 def log_density(position: Any, data: FullData) -> Any:
     """Joint log posterior at a position, with the Jacobian of the map."""
     state = transform(position, data)
-    likelihood = jnp.sum(data.mask * log_likelihood(state, data))
-    return likelihood + log_prior(state, data.priors) + state.log_determinant
+    likelihood = data.power * jnp.sum(data.mask * log_likelihood(state, data))
+    extra = interpolate(data.evidence, state.h.eta, data.grid_eta)
+    # coordinates of hyperparameters that are held are idle
+    idle = jnp.where(jnp.isnan(data.pinned), 0.0, position[: len(data.pinned)] - data.pinned)
+    extra -= 0.5 * jnp.sum(idle**2)
+    return likelihood + log_prior(state, data.priors) + state.log_determinant + extra
 
 
 def expert_axes(F: Array, weights: Array) -> tuple[Array, Array, Array]:

@@ -1,213 +1,22 @@
-"""Rows in the model's units -> posterior draws of each stage."""
+"""Rows in the model's units -> the posterior of every stage, of all rows or of parts of them."""
 
-from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from tqdm.auto import tqdm
 
-from bne import _gaussian, _joint
-from bne._gaussian import Hyperparameters
-from bne._geometry import Laplace, laplace
-from bne._joint import CONSTRUCTIONS, CalibrationDraws, CalibrationFeatures, make_calibration
-from bne._kernels import (
-    N_NODES,
-    KernelFunction,
-    choose_points,
-    interpolate,
-    make_feature_map,
-    principal_rotations,
-    spacing_and_range,
-)
-from bne._linalg import projection_coefficients
-from bne._model import expert_axes, without_experts
-from bne._priors import InverseGamma, Priors, fit_inverse_gamma, length_scale_grid
-from bne._relevance import fit_relevance
-from bne._sampling import SamplerSettings, sample
-from bne._stages import Residual, Rows, Stage, StageDraws
+from bne import _partition
+from bne._checkpoint import NO_CHECKPOINT, Checkpoint
+from bne._joint import CONSTRUCTIONS, CalibrationFeatures, make_calibration
+from bne._kernels import KernelFunction
+from bne._model import FullHyperparameters
+from bne._priors import Priors
+from bne._sample_stages import UNUSED, make_residual, sample_full, sample_stage
+from bne._sampling import SamplerSettings
+from bne._stages import Residual, Rows, Stage
 from bne._threads import single_blas_thread
 from bne._typing import Array
-
-RANK = 128
-"""Spectral tables are padded to this many directions, so that most fits share one program."""
-
-CAREFUL = 0.95
-"""Target acceptance of stages 1 and 2, where a leapfrog step costs next to nothing."""
-
-UNUSED = InverseGamma(2.0, 1.0)
-"""Prior of a length-scale that no likelihood sees: stage 1 is stage 2 without features."""
-
-
-def make_residual(
-    kernel: KernelFunction,
-    rows: Rows,
-    y: Array,
-    *,
-    orthogonalize: bool,
-    per_input: bool,
-    feature_points: int,
-    seed: int,
-) -> tuple[InverseGamma, Residual]:
-    """Choose feature points, the length-scale's prior from their spacing, and tabulate.
-
-    With `orthogonalize`, delta is restricted to what the experts cannot express on these rows.
-    """
-    d = rows.x.shape[1]
-    per_input = per_input and d > 1
-    relevance = fit_relevance(kernel, *rows, y, seed) if per_input else np.ones(d)
-    points = choose_points(kernel, rows.x * relevance, feature_points, seed) / relevance
-    ell = fit_inverse_gamma(*spacing_and_range(points * relevance))
-    feature_map = make_feature_map(kernel, points, length_scale_grid(ell, N_NODES), relevance)
-    if not orthogonalize:
-        return ell, Residual(feature_map, None)
-    table = feature_map.tabulate(rows.x)
-    overlap = np.stack([projection_coefficients(rows.f, A) for A in table])
-    return ell, Residual(feature_map, overlap)
-
-
-def sample_stage(
-    rows: Rows,
-    y: Array,
-    residual: Residual | None,
-    priors: Priors,
-    settings: SamplerSettings,
-    seed: np.random.SeedSequence,
-    progress: Callable[[int], object] = lambda n: None,
-) -> tuple[Stage, Array]:
-    """Stage 1 (`residual` None) or stage 2, and the mode of its hyperparameters.
-
-    Hyperparameters by HMC on the collapsed posterior, then omega and delta in closed form.
-    """
-    if residual is None:
-        priors = priors._replace(ell=UNUSED)
-    grid = length_scale_grid(priors.ell, N_NODES)
-    table = residual.tabulate(rows)[0] if residual else np.zeros((N_NODES, len(y), 0))
-    sampler_seed, start_seed, closed_seed = (int(s) for s in seed.generate_state(3))
-    spectrum = _gaussian.spectral_table(rows.f, y, table, grid, max(RANK, table.shape[2]))
-    whitening = _whiten(spectrum, priors)
-    jitter = np.random.default_rng(start_seed).normal(size=(settings.chains, 4))
-    z = sample(
-        _gaussian.log_density,
-        (spectrum, priors, whitening),
-        jitter,
-        np.ones(4),
-        settings._replace(target_acceptance=CAREFUL),
-        sampler_seed,
-        progress,
-    )
-    position = whitening(z.position)
-    h = Hyperparameters(*position.reshape(-1, 4).T)
-    grams = _gaussian.gram_table(rows.f, y, table, grid)
-    theta, xi = _draw_theta(grams, h, rows.f.shape[1], np.random.default_rng(closed_seed))
-    K = rows.f.shape[1]
-    sigma_omega = np.exp(h.log_sigma_omega)
-    draws = StageDraws(
-        omega=sigma_omega[:, None] * theta[:, :K],
-        sigma_omega=sigma_omega,
-        sigma_eps=_gaussian.noise_scale(h.log_sigma_eps),
-        sigma_delta=np.exp(h.log_sigma_delta) if residual else None,
-        log_ell=h.log_ell if residual else None,
-        v=theta[:, K:] if residual else None,
-        xi=xi if residual else None,
-        position=position if residual else position[..., [0, 2]],
-        statistics=z.statistics,
-    )
-    return Stage(draws, residual), whitening.mode
-
-
-def _whiten(spectrum: _gaussian.SpectralTable, priors: Priors) -> Laplace:
-    """Coordinates of unit scale for the hyperparameters, from the mode of their posterior."""
-    scales = np.log([0.5 * priors.omega, 0.5 * priors.delta, 0.5 * priors.noise])
-    start = np.append(scales, np.log(priors.ell.quantile(0.5)))
-    bounds = np.column_stack([start - 15.0, start + 5.0])
-    bounds[3] = np.log(priors.ell.quantile(1e-3)), np.log(priors.ell.quantile(1 - 1e-2))
-    unit = Laplace(np.zeros(4), np.eye(4))
-    return laplace(_gaussian.log_density, (spectrum, priors, unit), start, bounds)
-
-
-def _draw_theta(
-    grams: _gaussian.GramTable, h: Hyperparameters, K: int, rng: np.random.Generator
-) -> tuple[Array, Array]:
-    """One draw of theta, and one completing number, for each draw of the hyperparameters."""
-    S, width = len(h.log_ell), grams.cross.shape[1]
-    z, xi = rng.standard_normal((S, width)), rng.standard_normal(S)
-    for s in range(S):
-        gram, cross = grams.at(h.log_ell[s])
-        scales = np.exp(h.log_sigma_omega[s]), np.exp(h.log_sigma_delta[s])
-        sigma_eps = _gaussian.noise_scale(h.log_sigma_eps[s])
-        z[s] = _gaussian.posterior(gram, cross, K, *scales, sigma_eps).draw(z[s])
-    return z, xi
-
-
-def sample_full(
-    rows: Rows,
-    y: Array,
-    residual: Residual | None,
-    features: CalibrationFeatures,
-    priors: Priors,
-    mode: Array,
-    settings: SamplerSettings,
-    seed: np.random.SeedSequence,
-    progress: Callable[[int], object] = lambda n: None,
-) -> Stage:
-    """The joint posterior of omega, delta, G and all hyperparameters (Eq. 4)."""
-    grid = length_scale_grid(priors.ell, N_NODES)
-    table = residual.tabulate(rows)[0] if residual else np.zeros((N_NODES, len(y), 0))
-    weights = _joint.row_weights(rows.x, _stage_two_residuals(rows.f, y, table, grid, mode))
-    if residual is not None:
-        reference = int(np.argmin(np.abs(grid - mode[3])))
-        E = expert_axes(rows.f, weights)[0]
-        # all but all of it: directions that are quite invisible would turn freely with ell
-        visible = without_experts(table, E, weights, share=0.95)
-        rotations = principal_rotations(visible, reference)
-        residual, table = residual.rotated(rotations), table @ rotations
-    data = _joint.build_data(
-        F=rows.f,
-        y=y,
-        table=table,
-        grid=grid,
-        table_G=features.tabulate(rows.x),
-        features=features,
-        priors=priors,
-        weights=weights,
-    )
-    joint = _joint.sample_joint(data, mode, len(y), settings, seed, progress)
-    state = _joint.unpack_draws(joint.position, data)
-    S = len(state.omega)
-    rng = np.random.default_rng(seed.spawn(1)[0])
-    roots = _joint.roots_at(features.basis, state.h.log_ell_t)
-    calibration = CalibrationDraws(
-        sigma_G=state.sigma_G,
-        log_ell_x=state.h.log_ell_x,
-        log_ell_t=state.h.log_ell_t,
-        W=state.W[:, : features.n_points],
-        xi=features.construction.completion(roots, state.sigma_G, rng),
-    )
-    draws = StageDraws(
-        omega=state.omega,
-        sigma_omega=np.exp(state.h.log_sigma_omega),
-        sigma_eps=_gaussian.noise_scale(state.log_sigma_eps),
-        sigma_delta=np.exp(state.h.log_sigma_delta) if residual else None,
-        log_ell=state.h.log_ell if residual else None,
-        v=state.v[:, : table.shape[2]] if residual else None,
-        xi=rng.standard_normal(S) if residual else None,
-        position=joint.position,
-        statistics=joint.statistics,
-        calibration=calibration,
-    )
-    return Stage(draws, residual, features)
-
-
-def _stage_two_residuals(F: Array, y: Array, table: Array, grid: Array, mode: Array) -> Array:
-    """Y minus stage 2's posterior mean of mu at the mode of the hyperparameters."""
-    T = np.column_stack([F, interpolate(table, mode[3], grid)])
-    K = F.shape[1]
-    sigma_omega, sigma_delta = np.exp(mode[0]), np.exp(mode[1])
-    sigma_eps = float(_gaussian.noise_scale(mode[2]))
-    theta = _gaussian.posterior(T.T @ T, T.T @ y, K, sigma_omega, sigma_delta, sigma_eps).mean
-    scale = np.r_[np.full(K, sigma_omega), np.full(T.shape[1] - K, sigma_delta)]
-    return y - T @ (scale * theta)
 
 
 class Posterior(NamedTuple):
@@ -220,15 +29,41 @@ class Posterior(NamedTuple):
     priors : Priors
     rows, y
         Training data.
+    power : float
+        To which the likelihood was raised.
+    shards : list of Posterior
+        Of random parts of the rows, where they were partitioned; `stages` is then empty.
     """
 
     stages: dict[str, Stage]
     priors: Priors
     rows: Rows
     y: Array
+    power: float = 1.0
+    shards: list[Any] = []  # noqa: RUF012  of a named tuple, never changed
+
+    @property
+    def parts(self) -> "list[Posterior]":
+        """The shards, or the whole where there are none."""
+        return self.shards or [self]
 
 
-def sample_posterior(
+class Design(NamedTuple):
+    """What is chosen before sampling, from all rows.
+
+    Attributes
+    ----------
+    residual : Residual or None
+    features : CalibrationFeatures or None
+    priors : Priors
+    """
+
+    residual: Residual | None
+    features: CalibrationFeatures | None
+    priors: Priors
+
+
+def make_design(
     rows: Rows,
     y: Array,
     *,
@@ -237,13 +72,9 @@ def sample_posterior(
     orthogonalize: bool,
     per_input: bool,
     feature_points: int,
-    settings: SamplerSettings,
     seed: int,
-    verbose: bool,
-) -> Posterior:
-    """Sample every stage of the model, each its own posterior."""
-    points_seed, *stage_seeds = np.random.SeedSequence(seed).spawn(4)
-    point_seed = int(points_seed.generate_state(1)[0])
+) -> Design:
+    """Choose feature points, and priors from their spacing."""
     ell, residual, relevance = UNUSED, None, np.ones(rows.x.shape[1])
     if kernel is not None and rows.x.shape[1] > 0:
         ell, residual = make_residual(
@@ -253,42 +84,132 @@ def sample_posterior(
             orthogonalize=orthogonalize,
             per_input=per_input,
             feature_points=feature_points,
-            seed=point_seed,
+            seed=seed,
         )
         relevance = residual.feature_map.relevance
-    priors = Priors(ell)
-    bar = partial(
-        tqdm,
-        total=settings.chains * (settings.warmup + settings.draws),
-        disable=not verbose,
-        unit="it",
-    )
+    features = None
+    if calibration is not None:
+        construction = CONSTRUCTIONS[calibration]
+        features = make_calibration(construction, rows.x, relevance, seed, residual is not None)
+    return Design(residual, features, Priors(ell))
+
+
+def sample_stages(
+    rows: Rows,
+    y: Array,
+    design: Design,
+    settings: SamplerSettings,
+    seeds: list[np.random.SeedSequence],
+    *,
+    power: float = 1.0,
+    pinned: Array | None = None,
+    verbose: bool = False,
+    checkpoint: Checkpoint = NO_CHECKPOINT,
+) -> Posterior:
+    """Sample every stage of the model, each its own posterior; `pinned` as in `sample_full`."""
+    total = settings.chains * (settings.warmup + settings.draws)
+    bar = partial(tqdm, total=total, disable=not verbose, unit="it")
+    stages: dict[str, Stage] = {}
+
+    def following(name: str, shown: Any) -> dict[str, Any]:
+        part = checkpoint.part(name)
+        return {"power": power, "progress": shown.update, "checkpoint": part}
+
     with single_blas_thread():
         with bar(desc="Ensemble") as shown:
-            first, mode = sample_stage(
-                rows, y, None, priors, settings, stage_seeds[0], shown.update
+            stages["ensemble"], mode = sample_stage(
+                rows, y, None, design.priors, settings, seeds[0], **following("ensemble", shown)
             )
-        stages = {"ensemble": first}
-        if residual is not None:
+        if design.residual is not None:
             with bar(desc="+ residual") as shown:
                 stages["additive"], mode = sample_stage(
-                    rows, y, residual, priors, settings, stage_seeds[1], shown.update
+                    rows,
+                    y,
+                    design.residual,
+                    design.priors,
+                    settings,
+                    seeds[1],
+                    **following("additive", shown),
                 )
-        if calibration is not None:
-            construction = CONSTRUCTIONS[calibration]
-            features = make_calibration(
-                construction, rows.x, relevance, point_seed, residual is not None
-            )
+        if design.features is not None:
             with bar(desc="+ calibration") as shown:
                 stages["full"] = sample_full(
                     rows,
                     y,
-                    residual,
-                    features,
-                    priors,
+                    design.residual,
+                    design.features,
+                    design.priors,
                     mode,
                     settings,
-                    stage_seeds[2],
-                    shown.update,
+                    seeds[2],
+                    pinned=pinned,
+                    **following("full", shown),
                 )
-    return Posterior(stages, priors, rows, y)
+    return Posterior(stages, design.priors, rows, y, power)
+
+
+def sample_posterior(
+    rows: Rows,
+    y: Array,
+    *,
+    settings: SamplerSettings,
+    seed: int,
+    partitions: int = 1,
+    verbose: bool = False,
+    checkpoint: Checkpoint = NO_CHECKPOINT,
+    **choices: Any,
+) -> Posterior:
+    """Sample the posterior of all rows, or those of `partitions` random parts of them.
+
+    A part's likelihood is raised to the power `partitions`, so that its posterior is as wide as
+    that of all rows (Li, Srivastava and Dunson 2017). That is done to the likelihood given omega,
+    delta and G. The hyperparameters would take rows that count several times for a process that
+    repeats its noise: those of the full stage, but for the noise scale, are held where the plain
+    posterior of the first part has them. `choices` are those of `make_design`.
+    """
+    points_seed, *stage_seeds = np.random.SeedSequence(seed).spawn(4)
+    with single_blas_thread():
+        design = make_design(rows, y, seed=int(points_seed.generate_state(1)[0]), **choices)
+    if partitions == 1:
+        return sample_stages(
+            rows, y, design, settings, stage_seeds, verbose=verbose, checkpoint=checkpoint
+        )
+    seeds = np.random.SeedSequence((seed, partitions)).spawn(partitions + 2)
+    shards = _partition.split_rows(len(y), partitions, seeds[-1])
+    tasks = [
+        partial(
+            sample_stages,
+            Rows(rows.x[kept], rows.f[kept]),
+            y[kept],
+            design,
+            settings=settings._replace(n_jobs=1),
+            power=float(partitions),
+            checkpoint=checkpoint.part(f"shard{i}"),
+            seeds=seeds[i].spawn(3),
+        )
+        for i, kept in enumerate(shards)
+    ]
+    with tqdm(total=partitions, disable=not verbose, desc="Shards") as shown:
+        pinned = None
+        if design.features is not None:
+            part = {
+                "power": 1.0,
+                "checkpoint": checkpoint.part("pilot"),
+                "seeds": seeds[-2].spawn(3),
+            }
+            pilot = tasks[0](settings=_pilot(settings), **part)
+            pinned = pinned_at(pilot.stages["full"])
+        tasks = [partial(task, pinned=pinned) for task in tasks]
+        parts = _partition.run(tasks, settings.n_jobs, shown.update)
+    return Posterior({}, design.priors, rows, y, 1.0, parts)
+
+
+def _pilot(settings: SamplerSettings) -> SamplerSettings:
+    """Half as long as the rest."""
+    return settings._replace(warmup=-(-settings.warmup // 2), draws=-(-settings.draws // 2))
+
+
+def pinned_at(stage: Stage) -> Array:
+    """Posterior means of the full stage's hyperparameters; the noise scale is left free."""
+    means = np.mean(stage.draws.position, axis=(0, 1))[: len(FullHyperparameters._fields)]
+    return np.array(FullHyperparameters(*means)._replace(eta=np.nan))

@@ -105,7 +105,74 @@ def by_row(function: Callable[[Array, Integers], Array], values: Array) -> Array
 DrawsAt = Callable[[slice], ConditionalDraws]
 
 
-class PredictiveDistribution:
+class Law:
+    """What all predictive distributions at N rows share.
+
+    An argument `y` (or a level `q`) of shape (N,) is taken row by row, (N, Q) gives (N, Q), and a
+    scalar is the same for every row.
+    """
+
+    _n_rows: int
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self._n_rows
+
+    def var(self) -> Array:
+        """Predictive variance: (N,)."""
+        raise NotImplementedError
+
+    def std(self) -> Array:
+        """Predictive standard deviation: (N,)."""
+        return np.sqrt(self.var())
+
+    def logpdf(self, y: ArrayLike) -> Array:
+        """Log predictive density."""
+        raise NotImplementedError
+
+    def pdf(self, y: ArrayLike) -> Array:
+        """Predictive density."""
+        return np.exp(self.logpdf(y))
+
+    def _quantiles(self, levels: Array) -> Array:
+        """Quantiles at levels (N, Q) in (0, 1)."""
+        raise NotImplementedError
+
+    def ppf(self, q: ArrayLike) -> Array:
+        """Quantiles: the inverse of the CDF."""
+        levels, shape = self._broadcast(q)
+        if not np.all((levels > 0) & (levels < 1)):
+            bad = levels[~((levels > 0) & (levels < 1))].flat[0]
+            raise ValueError(f"`quantiles` must lie in (0, 1); got {bad:g}. Pass 0.9, not 90.")
+        return self._quantiles(levels).reshape(shape)
+
+    def median(self) -> Array:
+        """Predictive median: (N,)."""
+        return self.ppf(0.5)
+
+    def interval(self, coverage: float = 0.9) -> tuple[Array, Array]:
+        """Central interval: lower and upper ends, (N,) each."""
+        if not 0 < coverage < 1:
+            raise ValueError(f"`coverage` must lie in (0, 1); got {coverage:g}. Pass 0.9, not 90.")
+        tail = 0.5 * (1.0 - coverage)
+        ends = self.ppf(np.tile([tail, 1.0 - tail], (self._n_rows, 1)))
+        return ends[:, 0], ends[:, 1]
+
+    def _broadcast(self, y: ArrayLike) -> tuple[Array, tuple[int, ...]]:
+        """Bring an argument to (N, Q), and say the shape of the answer."""
+        values = np.asarray(y, dtype=np.float64)
+        if values.ndim == 0:
+            return np.full((self._n_rows, 1), values), (self._n_rows,)
+        if values.ndim > 2 or len(values) != self._n_rows:
+            raise ValueError(
+                f"Expected a scalar, ({self._n_rows},) or ({self._n_rows}, Q) for {self._n_rows} "
+                f"rows; got shape {values.shape}. For Q values at every row pass "
+                "np.tile(values, (N, 1))."
+            )
+        return values.reshape(self._n_rows, -1), values.shape
+
+
+class PredictiveDistribution(Law):
     """Predictive distribution of y at N rows.
 
     Made by `BNERegressor.predict_distribution`. An argument `y` (or a level `q`) of shape (N,) is
@@ -126,10 +193,6 @@ class PredictiveDistribution:
         self._row_elements = row_elements
         self._scaling = scaling
 
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return self._n_rows
-
     def mean(self) -> Array:
         """Predictive mean: (N,)."""
         mean = self._by_chunk(lambda draws: np.mean(draws.moments()[0], axis=0))
@@ -144,10 +207,6 @@ class PredictiveDistribution:
 
         return self._by_chunk(total) * self._scaling.y_scale**2
 
-    def std(self) -> Array:
-        """Predictive standard deviation: (N,)."""
-        return np.sqrt(self.var())
-
     def cdf(self, y: ArrayLike) -> Array:
         """Predictive CDF."""
         return self._at(y, lambda draws, v: by_row(draws.cdf, v))
@@ -161,30 +220,9 @@ class PredictiveDistribution:
 
         return self._at(y, average) - np.log(self._scaling.y_scale)
 
-    def pdf(self, y: ArrayLike) -> Array:
-        """Predictive density."""
-        return np.exp(self.logpdf(y))
-
-    def ppf(self, q: ArrayLike) -> Array:
-        """Quantiles: the inverse of the draw-averaged CDF."""
-        levels, shape = self._broadcast(q)
-        if not np.all((levels > 0) & (levels < 1)):
-            bad = levels[~((levels > 0) & (levels < 1))].flat[0]
-            raise ValueError(f"`quantiles` must lie in (0, 1); got {bad:g}. Pass 0.9, not 90.")
-        quantiles = self._by_chunk(invert, levels)
-        return self._scaling.undo_outcome(quantiles).reshape(shape)
-
-    def median(self) -> Array:
-        """Predictive median: (N,)."""
-        return self.ppf(0.5)
-
-    def interval(self, coverage: float = 0.9) -> tuple[Array, Array]:
-        """Central interval: lower and upper ends, (N,) each."""
-        if not 0 < coverage < 1:
-            raise ValueError(f"`coverage` must lie in (0, 1); got {coverage:g}. Pass 0.9, not 90.")
-        tail = 0.5 * (1.0 - coverage)
-        ends = self.ppf(np.tile([tail, 1.0 - tail], (self._n_rows, 1)))
-        return ends[:, 0], ends[:, 1]
+    def _quantiles(self, levels: Array) -> Array:
+        """Invert the draw-averaged CDF."""
+        return self._scaling.undo_outcome(self._by_chunk(invert, levels))
 
     def mode(self) -> Array:
         """Where the predictive density is highest: (N,)."""
@@ -206,19 +244,6 @@ class PredictiveDistribution:
         values, shape = self._broadcast(y)
         scaled = self._scaling.outcome(values)
         return self._by_chunk(function, scaled, cost=cost).reshape(shape)
-
-    def _broadcast(self, y: ArrayLike) -> tuple[Array, tuple[int, ...]]:
-        """Bring an argument to (N, Q), and say the shape of the answer."""
-        values = np.asarray(y, dtype=np.float64)
-        if values.ndim == 0:
-            return np.full((self._n_rows, 1), values), (self._n_rows,)
-        if values.ndim > 2 or len(values) != self._n_rows:
-            raise ValueError(
-                f"Expected a scalar, ({self._n_rows},) or ({self._n_rows}, Q) for {self._n_rows} "
-                f"rows; got shape {values.shape}. For Q values at every row pass "
-                "np.tile(values, (N, 1))."
-            )
-        return values.reshape(self._n_rows, -1), values.shape
 
     def _by_chunk(
         self, function: Callable[..., Array], values: Any = None, *, cost: int = 1

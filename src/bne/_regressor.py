@@ -20,6 +20,24 @@ from bne._typing import Array
 STAGES = ("ensemble", "additive", "full")
 CALIBRATIONS = ("logistic", "cgp")
 MIN_ROWS = 3
+SAMPLING = (
+    "calibration",
+    "length_scales",
+    "orthogonalize",
+    "feature_points",
+    "chains",
+    "warmup",
+    "draws",
+    "target_acceptance",
+    "partitions",
+)
+"""Parameters that the draws depend on."""
+
+SIZES = (("chains", 1), ("warmup", 1), ("draws", 1), ("feature_points", 2), ("partitions", 1))
+"""Parameters that count something, and the least they can be."""
+
+MIN_DRAWS = 200
+"""Of a shard, that answers are averaged over."""
 
 
 class BNERegressor(RegressorMixin, BaseEstimator):
@@ -56,8 +74,14 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         Number of Markov chains, and iterations of each before and after adaptation ends.
     target_acceptance : float, default=0.95
         Of the full stage's sampler; nearer 1 is slower and safer.
+    partitions : int, default=1
+        Sample the posteriors of this many random parts of the rows, side by side, and average their
+        answers: for data too large for one posterior (see docs/scaling.md).
+    checkpoint : path, default=None
+        Folder in which a fit leaves its draws as they come. The same call goes on where a killed
+        one was, and gives the same draws.
     n_jobs : int, default=None
-        Chains and experts that run at a time. The numbers do not depend on it.
+        Chains, experts or parts that run at a time. The numbers do not depend on it.
     random_state : int, RandomState or None
         Same value, same numbers.
     verbose : int, default=0
@@ -100,6 +124,8 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         warmup: int = 400,
         draws: int = 1000,
         target_acceptance: float = 0.95,
+        partitions: int = 1,
+        checkpoint: Any = None,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -117,6 +143,8 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         self.warmup = warmup
         self.draws = draws
         self.target_acceptance = target_acceptance
+        self.partitions = partitions
+        self.checkpoint = checkpoint
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -179,11 +207,11 @@ class BNERegressor(RegressorMixin, BaseEstimator):
             self.geographic, columns.inputs, names, self.n_features_in_, x
         )
         self.scaling_ = fit_scaling(x, f, y, geographic)
-        rows = Rows(self.scaling_.inputs(x), self.scaling_.outcome(f))
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        rows, y = Rows(self.scaling_.inputs(x), self.scaling_.outcome(f)), self.scaling_.outcome(y)
+        checkpoint, seed = self._open_checkpoint({"inputs": rows.x, "predictions": rows.f, "y": y})
         self.posterior_ = _posterior.sample_posterior(
             rows,
-            self.scaling_.outcome(y),
+            y,
             kernel=None if self.residual is None else resolve_kernel(self.residual),
             calibration=self.calibration,
             orthogonalize=self.orthogonalize,
@@ -193,13 +221,26 @@ class BNERegressor(RegressorMixin, BaseEstimator):
                 self.chains, self.warmup, self.draws, self.target_acceptance, self.n_jobs
             ),
             seed=seed,
+            partitions=self.partitions,
             verbose=bool(self.verbose),
+            checkpoint=checkpoint,
         )
-        self.weights_ = np.mean(self._stage("full").draws.omega, axis=0)
-        for name, stage in self.posterior_.stages.items():
-            table = summarise(stage.draws.quantities(self.expert_names_))
-            warn_if_unhealthy(name, table, stage.draws.statistics)
+        self.weights_ = np.mean([s.draws.omega for s in self._stages("full")], axis=(0, 1))
+        for name in self.posterior_.parts[0].stages:
+            draws = [part.stages[name].draws for part in self.posterior_.parts]
+            warn_if_unhealthy(name, *_health(draws, self.expert_names_))
         return self
+
+    def _open_checkpoint(self, data: dict[str, Array]) -> Any:
+        """Checkpoint and seed of this fit; a random state that is no number has no say in it."""
+        from bne._checkpoint import open_checkpoint
+
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        settings = {name: getattr(self, name) for name in SAMPLING}
+        settings["residual"] = getattr(self.residual, "__name__", self.residual)
+        number = isinstance(self.random_state, int | np.integer)
+        settings["random_state"] = seed if number else None
+        return open_checkpoint(self.checkpoint, data, settings, seed)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predictive mean, and with `return_std` the predictive standard deviation: (N,) each."""
@@ -237,20 +278,27 @@ class BNERegressor(RegressorMixin, BaseEstimator):
 
     def _distribution(self, rows: Any, stage: str = "full") -> Any:
         """Predictive distribution at rows in the model's units."""
+        from bne._partition import AveragedDistribution
         from bne._predictive import PredictiveDistribution
 
-        posterior = self._stage(stage).thinned()
+        laws = [
+            PredictiveDistribution(
+                lambda part, posterior=posterior: posterior.conditional(rows.part(part)),
+                len(rows.f),
+                len(posterior.draws.omega),
+                self.scaling_,
+                posterior.row_elements,
+            )
+            for posterior in self._thinned(stage)
+        ]
+        return laws[0] if len(laws) == 1 else AveragedDistribution(laws)
 
-        def draws_at(part: slice) -> Any:
-            return posterior.conditional(rows.part(part))
+    def _thinned(self, stage: str) -> list[Any]:
+        """Stages with the draws that answers are averaged over, shared out among shards."""
+        from bne._stages import PREDICTIVE_DRAWS
 
-        return PredictiveDistribution(
-            draws_at,
-            len(rows.f),
-            len(posterior.draws.omega),
-            self.scaling_,
-            posterior.row_elements,
-        )
+        stages = self._stages(stage)
+        return [s.thinned(max(PREDICTIVE_DRAWS // len(stages), MIN_DRAWS)) for s in stages]
 
     def decompose(self, X: Any, measure: str = "entropy", stage: str = "full") -> Any:
         """Split the uncertainty at the rows of X by where it comes from (Eq. 7).
@@ -271,25 +319,44 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         """
         from bne import _uncertainty
         from bne._answers import Decomposition
+        from bne._partition import average_parts
         from bne._threads import single_blas_thread
 
         if measure not in _uncertainty.MEASURES:
             raise ValueError(
                 f"`measure` must be one of {list(_uncertainty.MEASURES)}; got {measure!r}."
             )
-        rows, posterior = self._rows(X), self.posterior_
-        whole = self._stage(stage).thinned()
-        gaussian = self._stage("additive" if stage == "full" else stage)
+        rows, scale = self._rows(X), self.scaling_.y_scale
+        law = self._distribution(rows, stage)
         with single_blas_thread():
-            closed = _uncertainty.closed_form(gaussian, posterior.rows, posterior.y)
-            parts = _uncertainty.decompose(whole, closed, rows, measure, self.scaling_.y_scale)
-        if parts.mean is None:
-            mean = self._distribution(rows, stage).mean()
-        else:
-            mean = self.scaling_.undo_outcome(parts.mean)
+            parts = [
+                _uncertainty.decompose(whole, closed, rows, measure, scale)
+                for whole, closed in zip(self._thinned(stage), self._closed(stage), strict=True)
+            ]
+            total = None
+            if len(parts) > 1 and parts[0].mean is not None:
+                total = law.entropy() if measure == "entropy" else law.var()
+            averaged = average_parts(parts, total)
+        mean = law.mean() if averaged.mean is None else self.scaling_.undo_outcome(averaged.mean)
         return Decomposition(
-            **parts.values, errors=parts.errors, mean=mean, measure=measure, index=_index(X, mean)
+            **averaged.values,
+            errors=averaged.errors,
+            mean=mean,
+            measure=measure,
+            index=_index(X, mean),
         )
+
+    def _closed(self, stage: str) -> list[Any]:
+        """Closed forms of the Gaussian stage that goes with `stage`, of every shard."""
+        from bne import _uncertainty
+
+        parts = self.posterior_.parts
+        limit = max(_uncertainty.HYPERPARAMETER_DRAWS // len(parts), MIN_DRAWS // 4)
+        gaussian = self._stages("additive" if stage == "full" else stage)
+        return [
+            _uncertainty.closed_form(g, part.rows, part.y, part.power, limit)
+            for g, part in zip(gaussian, parts, strict=True)
+        ]
 
     def detect_bias(
         self,
@@ -321,8 +388,8 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         from bne._answers import BiasReport
 
         statistic = _bias.check_statistic(statistic)
-        rows, stage = self._rows(X), self._stage("full").thinned()
-        delta, G = _bias.bias(stage, rows, statistic, self.scaling_.y_scale, coverage)
+        rows, stages = self._rows(X), self._thinned("full")
+        delta, G = _bias.bias(stages, rows, statistic, self.scaling_.y_scale, coverage)
         return BiasReport(delta, G, statistic, threshold, _index(X, G.mean))
 
     def explain_weights(self, stage: str = "full", coverage: float = 0.9) -> pd.DataFrame:
@@ -332,28 +399,32 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         """
         from bne._weights import warn_if_collinear, weights_table
 
-        omega, f = self._stage(stage).draws.omega, self.posterior_.rows.f
+        omegas, f = [s.draws.omega for s in self._stages(stage)], self.posterior_.rows.f
         warn_if_collinear(f, self.expert_names_)
-        return weights_table(omega, f, self.expert_names_, coverage)
+        return weights_table(omegas, f, self.expert_names_, coverage)
 
     def diagnostics(self, stage: str = "full") -> pd.DataFrame:
         """ESS and R-hat of weights and hyperparameters; the sampler's totals are in ``.attrs``."""
-        draws = self._stage(stage).draws
-        table = summarise(draws.quantities(self.expert_names_))
+        draws = [s.draws for s in self._stages(stage)]
+        table, statistics = _health(draws, self.expert_names_)
         table.attrs = {
-            "divergences": int(np.sum(draws.statistics["diverging"])),
-            "steps_per_draw": float(np.mean(draws.statistics["n_steps"])),
+            "divergences": int(np.sum(statistics["diverging"])),
+            "steps_per_draw": float(np.mean(statistics["n_steps"])),
         }
         return table
 
-    def to_datatree(self, stage: str = "full") -> Any:
-        """Posterior, sampler statistics and pointwise log likelihood as an ArviZ ``DataTree``."""
+    def to_datatree(self, stage: str = "full", shard: int = 0) -> Any:
+        """Posterior, sampler statistics and pointwise log likelihood as an ArviZ ``DataTree``.
+
+        Of a partitioned posterior, that of one `shard` and its rows: shards have no joint draws.
+        """
         from bne._export import to_datatree
 
-        posterior = self.posterior_
-        return to_datatree(
-            self._stage(stage), posterior.rows, posterior.y, self.scaling_, self.expert_names_
-        )
+        stages, parts = self._stages(stage), self.posterior_.parts
+        if not 0 <= shard < len(parts):
+            raise ValueError(f"`shard` must lie in 0 ... {len(parts) - 1}; got {shard}.")
+        rows, y = parts[shard].rows, parts[shard].y
+        return to_datatree(stages[shard], rows, y, self.scaling_, self.expert_names_)
 
     def save(self, path: Any, *, include_estimators: bool = False) -> None:
         """Write the fitted model to one file, which `bne.load` reads; see `bne.io.save`."""
@@ -361,13 +432,22 @@ class BNERegressor(RegressorMixin, BaseEstimator):
 
         save(self, path, include_estimators=include_estimators)
 
-    def _stage(self, stage: str) -> Any:
-        """The stage that stands for `stage` in this model: without delta, Eq. (2) is Eq. (1)."""
+    def _stages(self, stage: str) -> list[Any]:
+        """The stage that stands for `stage` in this model, of every shard.
+
+        Without delta, Eq. (2) is Eq. (1).
+        """
         check_is_fitted(self)
         if stage not in STAGES:
             raise ValueError(f"`stage` must be one of {list(STAGES)}; got {stage!r}.")
-        available = [s for s in STAGES[: STAGES.index(stage) + 1] if s in self.posterior_.stages]
-        return self.posterior_.stages[available[-1]]
+        parts = self.posterior_.parts
+        available = [s for s in STAGES[: STAGES.index(stage) + 1] if s in parts[0].stages]
+        return [part.stages[available[-1]] for part in parts]
+
+    def _stage(self, stage: str) -> Any:
+        """The same of a model that was not partitioned."""
+        (only,) = self._stages(stage)
+        return only
 
     def _rows(self, X: Any) -> Any:
         """Inputs and experts' predictions at the rows of X, in the model's units: `Rows`."""
@@ -405,7 +485,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         return X, y
 
     def _check_settings(self) -> None:
-        for name, least in (("chains", 1), ("warmup", 1), ("draws", 1), ("feature_points", 2)):
+        for name, least in SIZES:
             value = getattr(self, name)
             if not isinstance(value, int | np.integer) or value < least:
                 raise ValueError(f"`{name}` must be an integer >= {least}; got {value!r}.")
@@ -422,6 +502,15 @@ class BNERegressor(RegressorMixin, BaseEstimator):
             raise ValueError(
                 f"`target_acceptance` must lie in (0, 1); got {self.target_acceptance!r}."
             )
+
+
+def _health(draws: list[Any], names: list[str]) -> tuple[pd.DataFrame, dict[str, Array]]:
+    """Diagnostics of every shard, one below the other, and the sampler's statistics, joined."""
+    tables = [summarise(d.quantities(names)) for d in draws]
+    if len(tables) > 1:
+        tables = [t.rename(index=lambda n, i=i: f"shard {i}: {n}") for i, t in enumerate(tables)]
+    statistics = {k: np.concatenate([d.statistics[k] for d in draws]) for k in draws[0].statistics}
+    return pd.concat(tables), statistics
 
 
 def _drop_unpredicted(x: Array, f: Array, y: Array) -> tuple[Array, Array, Array]:

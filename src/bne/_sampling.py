@@ -19,6 +19,7 @@ from blackjax.adaptation.step_size import dual_averaging_adaptation
 from blackjax.mcmc.hmc import HMCState
 from joblib import Parallel, delayed
 
+from bne._checkpoint import NO_CHECKPOINT, ChainLog, Checkpoint
 from bne._geometry import LogDensity, LowRank, fisher_map, scales_only
 from bne._typing import Array
 
@@ -55,6 +56,21 @@ class Draws(NamedTuple):
     statistics: dict[str, Any]
 
 
+class OnDevice:
+    """Arrays on the device. To another process they go as numpy's, which keep their precision."""
+
+    def __init__(self, tree: Any) -> None:
+        self.tree = jax.tree.map(jnp.asarray, tree)
+
+    def __getstate__(self) -> Any:
+        """Leave the device."""
+        return jax.tree.map(np.asarray, self.tree)
+
+    def __setstate__(self, tree: Any) -> None:
+        """Arrays that JAX would narrow here, where nobody has allowed it 64 bits."""
+        self.tree = tree
+
+
 class SamplerSettings(NamedTuple):
     """How long, how carefully and how many at a time to sample."""
 
@@ -73,6 +89,7 @@ def sample(
     settings: SamplerSettings,
     seed: int,
     progress: Callable[[int], object] = lambda n: None,
+    checkpoint: Checkpoint = NO_CHECKPOINT,
 ) -> Draws:
     """Run one chain from each row of `starts`.
 
@@ -84,6 +101,8 @@ def sample(
         Rough scale of every coordinate, to begin with.
     progress : function
         Called with the number of iterations just done, from any thread.
+    checkpoint : Checkpoint
+        Where chains leave their draws, and go on from.
 
     Notes
     -----
@@ -96,13 +115,14 @@ def sample(
     for i, length in enumerate(lengths):
         if length == 0:
             continue
-        z = run(coordinates, starts, length, 0, (seed, i))
+        z = run(coordinates, starts, length, 0, (seed, i), checkpoint.part(f"round{i}"))
         settled = slice(length // 2, None)
         q, g = coordinates(z.position), coordinates.pull_back(z.gradient)
         starts = q[:, -1]
         coordinates = fisher_map(*(_flat(a[:, settled]) for a in (q, g)), coordinates)
     adapting = settings.warmup - sum(lengths)
-    z = run(coordinates, starts, adapting, settings.draws, (seed, len(ROUNDS)))
+    last = (seed, len(ROUNDS)), checkpoint.part("draws")
+    z = run(coordinates, starts, adapting, settings.draws, *last)
     z = jax.tree.map(lambda a: a[:, adapting:], z)
     return Draws(coordinates(z.position), coordinates.pull_back(z.gradient), z.statistics)
 
@@ -121,42 +141,48 @@ def _run_chains(
     adapting: int,
     draws: int,
     entropy: tuple[int, ...],
+    checkpoint: Checkpoint,
 ) -> Draws:
     """All chains in the given coordinates: `adapting` iterations, then `draws`."""
     seeds = np.random.SeedSequence(entropy).generate_state(len(starts))
     with jax.enable_x64(True):
-        data = jax.tree.map(jnp.asarray, (data, coordinates))
+        data = OnDevice((data, coordinates))
     chain = partial(_run_chain, log_density, data, settings.target_acceptance)
     z = coordinates.inverse(starts)
-    chain(z[0], 0, 0, 0, progress)  # compile once, before there are threads
+    logs = [checkpoint.chain(f"chain{i}") for i in range(len(z))]
+    chain(z[0], 0, 0, 0, progress, ChainLog(None))  # compile once, before there are threads
     results = Parallel(n_jobs=settings.n_jobs, prefer="threads")(
-        delayed(chain)(start, int(s), adapting, draws, progress)
-        for start, s in zip(z, seeds, strict=True)
+        delayed(chain)(start, int(s), adapting, draws, progress, log)
+        for start, s, log in zip(z, seeds, logs, strict=True)
     )
     return jax.tree.map(lambda *a: np.stack(a), *results)
 
 
 def _run_chain(
     log_density: LogDensity,
-    data: Any,
+    on_device: OnDevice,
     target_acceptance: float,
     start: Array,
     seed: int,
     adapting: int,
     draws: int,
     progress: Callable[[int], object],
+    log: ChainLog,
 ) -> Draws:
-    """One chain, whose step size adapts at first."""
-    total, blocks = adapting + draws, []
+    """One chain, whose step size adapts at first; it goes on where its log ends."""
+    total = adapting + draws
     with jax.enable_x64(True):
-        key, state, adaptation = jax.random.key(seed), *_unstarted(jnp.asarray(start))
-        for first in range(START, total, BLOCK):
+        data = jax.tree.map(jnp.asarray, on_device.tree)
+        begin = jax.random.key_data(jax.random.key(seed)), *_unstarted(jnp.asarray(start))
+        blocks, state, done = log.resume(_no_draws(len(start)), begin)
+        progress(max(done + START, 0))
+        state = begin if state is None else jax.tree.map(jnp.asarray, state)
+        for first in range(START + done, total, BLOCK):
             span = np.array([first, min(first + BLOCK, total), adapting])
-            key, state, adaptation, out = _block(
-                log_density, key, span, state, adaptation, target_acceptance, data
-            )
+            *state, out = _block(log_density, span, *state, target_acceptance, data)
             used = int(span[1] - span[0])
             blocks.append(jax.tree.map(lambda a, used=used: np.asarray(a)[:used], out))
+            log.add(blocks[-1], state, last=span[1] == total)
             progress(used - (first == START))
     return jax.tree.map(lambda *a: np.concatenate(a)[-START:], *blocks)
 
@@ -176,8 +202,8 @@ def _transformed(log_density: LogDensity, z: Any, data: tuple[Any, LowRank]) -> 
 @partial(jax.jit, static_argnums=0)
 def _block(
     log_density: LogDensity,
-    key: Any,
     span: Any,
+    key_data: Any,
     state: Any,
     adaptation: Any,
     target_acceptance: Any,
@@ -188,6 +214,7 @@ def _block(
     Iteration `START` takes one step of size 0, which finds the density and its gradient: they need
     not be compiled a second time to begin with.
     """
+    key = jax.random.wrap_key_data(key_data)
     kernel = blackjax.hmc.build_kernel()
     density = partial(_transformed, log_density, data=data)
     metric = jnp.ones(state.position.size)
@@ -219,11 +246,17 @@ def _block(
         at = i - span[0]
         return key, state, adaptation, jax.tree.map(lambda a, b: a.at[at].set(b), out, new)
 
-    zeros = jnp.zeros((BLOCK, state.position.size))
+    begin = key, state, adaptation, _no_draws(state.position.size)
+    key, state, adaptation, out = jax.lax.fori_loop(span[0], span[1], iterate, begin)
+    return jax.random.key_data(key), state, adaptation, out
+
+
+def _no_draws(size: int) -> Draws:
+    """A block of draws that are still to be made."""
+    zeros = jnp.zeros((BLOCK, size))
     numbers = {k: jnp.zeros(BLOCK) for k in ("lp", "energy", "acceptance_rate", "step_size")}
     statistics = numbers | {
         "diverging": jnp.zeros(BLOCK, bool),
         "n_steps": jnp.zeros(BLOCK, jnp.int64),
     }
-    out = Draws(zeros, zeros, statistics)
-    return jax.lax.fori_loop(span[0], span[1], iterate, (key, state, adaptation, out))
+    return Draws(zeros, zeros, statistics)

@@ -118,10 +118,10 @@ class Stage(NamedTuple):
     residual: Residual | None = None
     features: CalibrationFeatures | None = None
 
-    def thinned(self) -> "Stage":
-        """The stage with at most `PREDICTIVE_DRAWS` draws, ready to be asked at many rows."""
+    def thinned(self, limit: int = PREDICTIVE_DRAWS) -> "Stage":
+        """The stage with at most `limit` draws, ready to be asked at many rows."""
         S = len(self.draws.omega)
-        kept = np.linspace(0, S - 1, min(S, PREDICTIVE_DRAWS)).round().astype(int)
+        kept = np.linspace(0, S - 1, min(S, limit)).round().astype(int)
         fields = self.draws._asdict()
         shared = {k: fields.pop(k) for k in ("position", "statistics")}
         draws = StageDraws(**jax.tree.map(lambda a: a[kept], fields), **shared)

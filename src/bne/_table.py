@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 
-from bne import _uncertainty
 from bne._bias import summarise
-from bne._predictive import invert
+from bne._partition import AveragedDistribution, average_draws, average_parts
+from bne._predictive import ConditionalDraws, PredictiveDistribution, invert
 from bne._scaling import Scaling
 from bne._stages import Rows, Stage
 from bne._threads import single_blas_thread
-from bne._uncertainty import NAMES, ClosedForm
+from bne._uncertainty import NAMES, ClosedForm, Parts, split
 
 CHUNK = 128
 """Rows at a time."""
@@ -25,36 +25,58 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 class Answerer(NamedTuple):
-    """What the answers at any row need of a fitted model, worked out once."""
+    """What the answers at any row need of a fitted model, worked out once.
 
-    whole: Stage
-    gaussian: ClosedForm
+    Attributes
+    ----------
+    wholes, gaussians : lists of Stage and of ClosedForm
+        One of each, or of each shard.
+    """
+
+    wholes: list[Stage]
+    gaussians: list[ClosedForm]
     scaling: Scaling
     levels: tuple[float, ...]
 
     def __call__(self, rows: Rows) -> dict[str, Any]:
         """Columns of the table at a few rows."""
+        scale, levels = self.scaling.y_scale, np.tile(self.levels, (len(rows.f), 1))
         with single_blas_thread():
-            draws = self.whole.conditional(rows)
-            moments = self.gaussian.moments(rows)
-            G = None if self.whole.features is None else draws
-            parts = _uncertainty.split(G, moments, "variance", self.scaling.y_scale)
-            quantiles = invert(draws, np.tile(self.levels, (len(rows.f), 1)))
-            delta = draws.mu - self.whole.draws.omega @ rows.f.T
-        mean = np.mean(draws.moments()[0], axis=0)
-        bias = summarise(delta * self.scaling.y_scale, 0.9)
+            draws = [whole.conditional(rows) for whole in self.wholes]
+            quantiles = np.mean([invert(d, levels) for d in draws], axis=0)
+            parts = self._parts(draws, rows)
+        deltas = [
+            scale * (d.mu - whole.draws.omega @ rows.f.T)
+            for d, whole in zip(draws, self.wholes, strict=True)
+        ]
+        bias = summarise(average_draws(deltas), 0.9)
+        mean = np.mean([np.mean(d.moments()[0], axis=0) for d in draws], axis=0)
         columns = {"mean": self.scaling.undo_outcome(mean), "sd": np.sqrt(parts.values["total"])}
         values = self.scaling.undo_outcome(quantiles).T
         columns |= {quantile_name(q): v for q, v in zip(self.levels, values, strict=True)}
         columns |= {f"variance_{name}": parts.values[name] for name in NAMES}
         return columns | {"bias": bias.mean, "prob_models_too_low": bias.prob_positive}
 
+    def _parts(self, draws: list[ConditionalDraws], rows: Rows) -> Parts:
+        """Parts of the variance."""
+        has_G, scale = self.wholes[0].features is not None, self.scaling.y_scale
+        parts = [
+            split(d if has_G else None, gaussian.moments(rows), "variance", scale)
+            for d, gaussian in zip(draws, self.gaussians, strict=True)
+        ]
+        total = None
+        if has_G and len(parts) > 1:
+            laws = [
+                PredictiveDistribution(lambda _, d=d: d, len(rows.f), len(d.mu), self.scaling)
+                for d in draws
+            ]
+            total = AveragedDistribution(laws).var()
+        return average_parts(parts, total)
+
 
 def prepare(model: Any, quantiles: Sequence[float] = QUANTILES) -> Answerer:
     """Everything that does not depend on the rows."""
-    posterior = model.posterior_
-    closed = _uncertainty.closed_form(model._stage("additive"), posterior.rows, posterior.y)
-    return Answerer(model._stage("full").thinned(), closed, model.scaling_, tuple(quantiles))
+    return Answerer(model._thinned("full"), model._closed("full"), model.scaling_, tuple(quantiles))
 
 
 def answers(

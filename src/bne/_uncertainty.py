@@ -22,6 +22,8 @@ from bne._typing import Array
 
 PARTS = ("parametric", "structural_delta", "structural_G", "hyperparameters")
 NAMES = ("total", "aleatoric", "epistemic", *PARTS)
+THREE = ("parametric", "structural_delta", "hyperparameters")
+"""What the additive stage knows in closed form."""
 
 HYPERPARAMETER_DRAWS = 200
 """Draws of the additive stage's hyperparameters that closed forms are averaged over."""
@@ -114,7 +116,9 @@ def _root(posterior: _gaussian.GaussianPosterior) -> Array:
     return linalg.solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False)
 
 
-def closed_form(stage: Stage, rows: Rows, y: Array) -> ClosedForm:
+def closed_form(
+    stage: Stage, rows: Rows, y: Array, power: float = 1.0, limit: int = HYPERPARAMETER_DRAWS
+) -> ClosedForm:
     """Posteriors of theta given evenly spaced draws of the hyperparameters; training rows and y."""
     draws, K = stage.draws, rows.f.shape[1]
     S = len(draws.omega)
@@ -122,9 +126,9 @@ def closed_form(stage: Stage, rows: Rows, y: Array) -> ClosedForm:
     sigma_delta = none if draws.sigma_delta is None else draws.sigma_delta
     log_ell = none if draws.log_ell is None else draws.log_ell
     h = np.column_stack([draws.sigma_omega, sigma_delta, draws.sigma_eps, log_ell])
-    h = h[np.linspace(0, S - 1, min(S, HYPERPARAMETER_DRAWS)).round().astype(int)]
+    h = h[np.linspace(0, S - 1, min(S, limit)).round().astype(int)]
     table, _, grid = _features(stage.residual, rows)
-    grams = _gaussian.gram_table(rows.f, y, table, grid)
+    grams = _gaussian.gram_table(rows.f, y, table, grid).repeated(power)
     means, roots, alone = [], [], []
     for *scales, ell in h:
         gram, cross = grams.at(ell)
@@ -165,8 +169,7 @@ def split(
     values = {k: np.mean(d, axis=0) for k, d in draws.items()}
     squares = {k: batch_variance(d) for k, d in draws.items()}
     mean = values.pop("mean", None)
-    three = ("parametric", "structural_delta", "hyperparameters")
-    known, known_square = (np.sum([d[name] for name in three], axis=0) for d in (values, squares))
+    known, known_square = (np.sum([d[name] for name in THREE], axis=0) for d in (values, squares))
     if conditional is not None:
         values["structural_G"] = values["epistemic"] - known
         squares["structural_G"] = squares["epistemic"] + known_square

@@ -1,26 +1,32 @@
 """The experts' weights explained: their posterior, and what each expert carries."""
 
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
+from bne._partition import average_draws
 from bne._typing import Array
 
 COLLINEAR = 0.99
 """Correlation of two experts' predictions from which on their weights cannot be told apart."""
 
 
-def weights_table(omega: Array, f: Array, names: list[str], coverage: float) -> pd.DataFrame:
-    """Posterior of the weights (S, K), and shares of the ensemble's variance over rows.
+def weights_table(
+    omegas: Sequence[Array], f: Array, names: list[str], coverage: float
+) -> pd.DataFrame:
+    """Posterior of the weights, (S, K) a shard, and shares of the ensemble's variance over rows.
 
     An expert's share is the covariance of its term with the whole, over the variance of the whole:
     shares add up to 1 in every draw, and are negative where a term works against the others.
     """
     tail = 0.5 * (1.0 - coverage)
+    omega = average_draws(omegas)
     lower, upper = np.quantile(omega, [tail, 1.0 - tail], axis=0)
     covariance = np.cov(f, rowvar=False).reshape(len(names), len(names))
-    carried = omega * (omega @ covariance)
+    joint = np.concatenate(list(omegas))
+    carried = joint * (joint @ covariance)
     whole = np.sum(carried, axis=1, keepdims=True)
     share = carried / np.where(whole > 0, whole, np.nan)
     return pd.DataFrame(

@@ -95,6 +95,12 @@ def fit(
     calibration: Construction = Calibration.logistic,
     draws: Draws = 1000,
     degrees: Degrees = True,
+    partitions: Annotated[
+        int, typer.Option(help="Random parts of the rows to sample side by side, for large data.")
+    ] = 1,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Folder from which a killed fit goes on when repeated.")
+    ] = None,
     seed: Seed = 0,
     jobs: Jobs = 2,
     quiet: Quiet = False,
@@ -105,6 +111,7 @@ def fit(
     _commands.writable(output)
     task = _commands.Task(target, tuple(model), _commands.split_names(inputs), degrees)
     settings = _settings(calibration, draws, seed, jobs, quiet)
+    settings |= {"partitions": partitions, "checkpoint": checkpoint}
     fitted = _commands.fit(task, data, settings)
     fitted.save(output)
     typer.echo(_commands.fit_summary(fitted))

@@ -206,7 +206,7 @@ def _encode(value: Any, path: str, arrays: dict[str, Array]) -> Any:
     """A value as JSON; arrays go to `arrays` under their path."""
     for kind, objects in _named_objects().items():
         for name, known in objects.items():
-            if value is known:
+            if value is known or (kind == "construction" and type(value) is type(known)):
                 return {kind: name}
     if value is None or isinstance(value, bool | str | int):
         return value
@@ -275,6 +275,7 @@ def _parameters(model: "BNERegressor") -> dict[str, Any]:
     for name in ("cv", "random_state"):
         if not isinstance(parameters[name], int | str | None):
             parameters[name] = None
+    parameters["checkpoint"] = None  # a folder of the machine that fitted the model
     return {k: v.item() if isinstance(v, np.generic) else v for k, v in parameters.items()}
 
 

@@ -7,8 +7,8 @@ from scipy import stats
 
 from bne import BNERegressor
 from bne._kernels import make_feature_map, resolve_kernel
-from bne._posterior import sample_stage
 from bne._priors import InverseGamma, Priors, length_scale_grid
+from bne._sample_stages import sample_stage
 from bne._sampling import SamplerSettings
 from bne._stages import Residual, Rows
 from bne.datasets import make_wave_1d

@@ -116,7 +116,7 @@ def test_weights_explained(wave_model):
 
 def test_shares_of_independent_experts():
     f = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
-    table = weights_table(np.array([[2.0, 1.0], [2.0, 1.0]]), f, ["a", "b"], 0.9)
+    table = weights_table([np.array([[2.0, 1.0], [2.0, 1.0]])], f, ["a", "b"], 0.9)
     np.testing.assert_allclose(table["variance_share"], [0.8, 0.2])
 
 

@@ -112,15 +112,16 @@ def test_fewer_features_than_rows(data):
 def test_likelihood_between_nodes_and_its_gradient(data):
     x, F, y = data
     table = make_feature_map(MATERN, x, GRID).tabulate(x)
-    data_ = (_gaussian.spectral_table(F, y, table, GRID, rank=64), Priors(InverseGamma(3.0, 2.0)))
+    spectrum = _gaussian.spectral_table(F, y, table, GRID, rank=64)
     unit = _gaussian.Laplace(np.zeros(4), np.eye(4))
+    data_ = spectrum, 1.0, Priors(InverseGamma(3.0, 2.0)), unit
     q = np.append(np.log([0.8, 0.6, 0.3]), GRID[4] + 0.07)
     V = dense_covariance(x, F, Hyperparameters(*q))
     dense = stats.multivariate_normal(np.zeros(40), V).logpdf(y) + 20 * np.log(2 * np.pi)
     with jax.enable_x64(True):
-        assert abs(float(_gaussian.log_marginal(Hyperparameters(*q), data_[0])) - dense) < 1e-3
-        density = lambda p: float(_gaussian.log_density(p, (*data_, unit)))  # noqa: E731
-        gradient = jax.grad(_gaussian.log_density)(q, (*data_, unit))
+        assert abs(float(_gaussian.log_marginal(Hyperparameters(*q), spectrum)) - dense) < 1e-3
+        density = lambda p: float(_gaussian.log_density(p, data_))  # noqa: E731
+        gradient = jax.grad(_gaussian.log_density)(q, data_)
         numeric = [(density(q + e) - density(q - e)) / 2e-6 for e in 1e-6 * np.eye(4)]
     np.testing.assert_allclose(gradient, numeric, rtol=1e-5, atol=1e-5)
 

@@ -1,0 +1,158 @@
+"""Runs that survive being killed: every chain's blocks on disk, and what they belong to.
+
+A folder holds ``run.json``, which says of what data and settings the run is, and a folder of blocks
+for every chain. A block's file has the draws made since the last one and the sampler's state after
+them, so that going on from it gives the draws of an unbroken run to the last bit. Files are numpy
+archives, read without pickle; they appear whole or not at all, and one that cannot be read ends
+what is gone on from.
+"""
+
+import hashlib
+import json
+import time
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from bne._typing import Array
+from bne.io import atomic
+
+INTERVAL = 2.0
+"""Seconds between two writes of a chain."""
+
+DESCRIPTION = "run.json"
+
+
+class CheckpointError(ValueError):
+    """A checkpoint of another run than the one that was asked for."""
+
+
+class Checkpoint(NamedTuple):
+    """A folder of checkpoints, or None for none."""
+
+    folder: Path | None = None
+
+    def part(self, name: str) -> "Checkpoint":
+        """The part of the run with this name."""
+        return Checkpoint(None if self.folder is None else self.folder / name)
+
+    def chain(self, name: str) -> "ChainLog":
+        """The blocks of one chain."""
+        return ChainLog(None if self.folder is None else self.folder / name)
+
+
+NO_CHECKPOINT = Checkpoint()
+
+
+def open_checkpoint(
+    folder: str | Path | None, data: Mapping[str, Array], settings: Mapping[str, Any], seed: int
+) -> tuple[Checkpoint, int]:
+    """The folder's checkpoint, made if there is none, and the seed of its run.
+
+    Parameters
+    ----------
+    data : dict of arrays
+        What the draws depend on; a change of any is refused.
+    settings : dict
+        Likewise; values that JSON can hold.
+    seed : int
+        Of a new run; one that goes on has its own, unless ``settings["random_state"]`` differs.
+    """
+    if folder is None:
+        return NO_CHECKPOINT, seed
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    now = {
+        "data": {name: _digest(values) for name, values in data.items()},
+        "settings": json.loads(json.dumps(dict(settings))),
+    }
+    description = folder / DESCRIPTION
+    if not description.exists():
+        with atomic(description) as file:
+            file.write(json.dumps(now | {"seed": seed}, indent=1).encode())
+        return Checkpoint(folder), seed
+    try:
+        before = json.loads(description.read_text())
+        changed = [k for kind in now for k in now[kind] if before[kind].get(k) != now[kind][k]]
+        seed = int(before["seed"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(
+            f"{str(description)!r} is not the description of a run ({error!r}). Delete the folder, "
+            "or name another one."
+        ) from error
+    if changed:
+        raise CheckpointError(
+            f"The checkpoint {str(folder)!r} belongs to a run with other {', '.join(changed)}. "
+            "Repeat that call unchanged to go on with it, or name another folder."
+        )
+    return Checkpoint(folder), seed
+
+
+def _digest(values: Array) -> str:
+    values = np.ascontiguousarray(values)
+    return hashlib.sha256(f"{values.dtype}{values.shape}".encode() + values.tobytes()).hexdigest()
+
+
+class ChainLog:
+    """Blocks of one chain: trees of arrays whose first axis is that of iterations."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._waiting: list[Any] = []
+        self._next = 0
+        self._written = time.monotonic()
+
+    def resume(self, block_like: Any, state_like: Any) -> tuple[list[Any], Any, int]:
+        """Blocks on disk, the state after them (None without any), and the iterations they hold.
+
+        Parameters
+        ----------
+        block_like, state_like
+            Trees of the shape that `add` is given.
+        """
+        blocks, state, done = [], None, 0
+        if self._folder is None:
+            return blocks, state, done
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for path in sorted(self._folder.glob("*.npz")):
+            arrays = _read(path) if path.stem == f"{done:08d}" else None
+            if arrays is None:
+                break
+            blocks.append(_tree(block_like, arrays, "block"))
+            state = _tree(state_like, arrays, "state")
+            done += len(arrays["block0"])
+        self._next = done
+        return blocks, state, done
+
+    def add(self, block: Any, state: Any, last: bool) -> None:
+        """Keep a block; write what waits when it is time to, or with the `last` one."""
+        if self._folder is None:
+            return
+        self._waiting.append(block)
+        if last or time.monotonic() - self._written > INTERVAL:
+            joined = jax.tree.map(lambda *a: np.concatenate(a), *self._waiting)
+            arrays = {f"block{i}": a for i, a in enumerate(jax.tree.leaves(joined))}
+            arrays |= {f"state{i}": np.asarray(a) for i, a in enumerate(jax.tree.leaves(state))}
+            with atomic(self._folder / f"{self._next:08d}.npz") as file:
+                np.savez(file, **arrays)
+            self._next += len(arrays["block0"])
+            self._waiting, self._written = [], time.monotonic()
+
+
+def _read(path: Path) -> dict[str, Array] | None:
+    """Arrays of a file, or None where it is damaged."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+        return None
+
+
+def _tree(like: Any, arrays: dict[str, Array], prefix: str) -> Any:
+    structure = jax.tree.structure(like)
+    leaves = [arrays[f"{prefix}{i}"] for i in range(structure.num_leaves)]
+    return jax.tree.unflatten(structure, leaves)

@@ -1,0 +1,203 @@
+"""The partitioned posterior (Li, Srivastava and Dunson 2017): shards, and the average of answers.
+
+Every one-dimensional answer of the whole is the law whose quantile function is the average of the
+shards' quantile functions. Where the answer is a set of draws, that is the average of the sorted
+draws.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed, parallel_config
+from joblib.externals.loky.process_executor import TerminatedWorkerError
+from numpy.typing import ArrayLike
+from scipy import special
+from scipy.interpolate import CubicHermiteSpline
+from sklearn.utils import check_random_state
+
+from bne._predictive import Law, PredictiveDistribution
+from bne._typing import Array, Integers
+from bne._uncertainty import NAMES, THREE, Parts
+
+MIN_SHARD = 10
+"""Rows that a shard needs at the least."""
+
+ATTEMPTS = 3
+"""How often a shard is begun when its worker is lost."""
+
+
+class ShardError(RuntimeError):
+    """A shard could not be sampled."""
+
+
+def split_rows(n: int, partitions: int, seed: np.random.SeedSequence) -> list[Integers]:
+    """Rows of each shard: random, and equally many but for one."""
+    if n < partitions * MIN_SHARD:
+        raise ValueError(
+            f"`partitions`={partitions} leaves {n // partitions} of {n} rows to a shard; at least "
+            f"{MIN_SHARD} are needed. Use fewer partitions."
+        )
+    order = np.random.default_rng(seed).permutation(n)
+    return [np.sort(part) for part in np.array_split(order, partitions)]
+
+
+def run(
+    tasks: Sequence[Callable[[], Any]], n_jobs: int | None, progress: Callable[[int], object]
+) -> list[Any]:
+    """Results of all tasks, through joblib; those whose worker was lost are begun again."""
+    results: dict[int, Any] = {}
+    for attempt in range(1, ATTEMPTS + 1):
+        left = [i for i in range(len(tasks)) if i not in results]
+        work = (delayed(_named)(i, len(tasks), tasks[i]) for i in left)
+        try:
+            for i, result in Parallel(n_jobs=n_jobs, return_as="generator_unordered")(work):
+                results[i] = result
+                progress(1)
+            break
+        except TerminatedWorkerError:
+            if attempt == ATTEMPTS:
+                raise
+    return [results[i] for i in range(len(tasks))]
+
+
+def _named(i: int, total: int, task: Callable[[], Any]) -> tuple[int, Any]:
+    try:
+        with parallel_config(backend="sequential"):  # a shard is one worker's work
+            return i, task()
+    except Exception as error:
+        raise ShardError(f"Shard {i} of {total} failed: {error}") from error
+
+
+def average_draws(draws: Sequence[Array]) -> Array:
+    """Draws (S, ...) of the averaged-quantile law of each column; one set is left as it is."""
+    if len(draws) == 1:
+        return draws[0]
+    return np.mean([np.sort(d, axis=0) for d in draws], axis=0)
+
+
+def average_parts(parts: Sequence[Parts], total: Array | None) -> Parts:
+    """Parts of the whole's uncertainty: shard means, `total` of the averaged law (None: G = I).
+
+    What the total has beyond the others' means goes to G.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    values = {k: np.mean([p.values[k] for p in parts], axis=0) for k in NAMES}
+    errors = {
+        k: np.sqrt(np.sum([p.errors[k] ** 2 for p in parts], axis=0)) / len(parts) for k in NAMES
+    }
+    if total is not None:
+        values["total"] = total
+        values["epistemic"] = total - values["aleatoric"]
+        values["structural_G"] = values["epistemic"] - np.sum([values[k] for k in THREE], axis=0)
+    means = [p.mean for p in parts if p.mean is not None]
+    return Parts(values, errors, np.mean(means, axis=0) if means else None)
+
+
+NODES = np.linspace(-6.0, 6.0, 49)
+"""Where the averaged quantile function is tabulated, as quantiles of N(0, 1)."""
+
+FINE = np.linspace(-6.0, 6.0, 2401)
+
+
+class AveragedDistribution(Law):
+    """The law whose quantile function is the average of those of several laws at the same rows.
+
+    Moments, CRPS, mode and samples come from its quantile function on a grid, interpolated; the CDF
+    and the density are refined by Newton's method on the quantile function itself.
+    """
+
+    def __init__(self, laws: Sequence[PredictiveDistribution]) -> None:
+        self._laws = laws
+        self._n_rows = len(laws[0])
+
+    def mean(self) -> Array:
+        """Predictive mean: (N,)."""
+        return np.mean([law.mean() for law in self._laws], axis=0)
+
+    def var(self) -> Array:
+        """Predictive variance: (N,)."""
+        quantiles, weights = self._fine(), _gaussian_weights(FINE)
+        mean = quantiles @ weights
+        return (quantiles - mean[:, None]) ** 2 @ weights
+
+    def entropy(self) -> Array:
+        """Differential entropy: (N,)."""
+        slope = self._spline.derivative()(FINE)
+        return np.log(slope) @ _gaussian_weights(FINE) + 0.5 * np.log(2.0 * np.pi * np.e)
+
+    def _quantiles(self, levels: Array) -> Array:
+        return np.mean([law.ppf(levels) for law in self._laws], axis=0)
+
+    def cdf(self, y: ArrayLike) -> Array:
+        """Predictive CDF."""
+        values, shape = self._broadcast(y)
+        return special.ndtr(self._solve(values)[0]).reshape(shape)
+
+    def logpdf(self, y: ArrayLike) -> Array:
+        """Log predictive density."""
+        values, shape = self._broadcast(y)
+        z, slope = self._solve(values)
+        return (-0.5 * z**2 - 0.5 * np.log(2.0 * np.pi) - np.log(slope)).reshape(shape)
+
+    def mode(self) -> Array:
+        """Where the predictive density is highest: (N,)."""
+        log_density = -0.5 * FINE**2 - np.log(self._spline.derivative()(FINE))
+        return np.take_along_axis(self._fine(), np.argmax(log_density, 1)[:, None], 1)[:, 0]
+
+    def sample(self, n: int = 1, random_state: Any = None) -> Array:
+        """Draws from the predictive distribution, independent across rows: (N, n)."""
+        z = check_random_state(random_state).standard_normal((self._n_rows, n))
+        return np.stack([np.interp(u, FINE, q) for u, q in zip(z, self._fine(), strict=True)])
+
+    def crps(self, y: ArrayLike) -> Array:
+        """Continuous ranked probability score at y, the average over levels of the pinball loss."""
+        values, shape = self._broadcast(y)
+        u, weights = special.ndtr(FINE), _gaussian_weights(FINE)
+        scores = []
+        for column in values.T:
+            above = self._fine() - column[:, None]
+            scores.append(2.0 * (((above >= 0) - u[None]) * above) @ weights)
+        return np.stack(scores, axis=1).reshape(shape)
+
+    @cached_property
+    def _spline(self) -> CubicHermiteSpline:
+        """Quantiles as a function of those of N(0, 1)."""
+        levels = np.tile(special.ndtr(NODES), (self._n_rows, 1))
+        return CubicHermiteSpline(NODES, *self._quantiles_and_slopes(levels), axis=1)
+
+    def _fine(self) -> Array:
+        return self._spline(FINE)
+
+    def _quantiles_and_slopes(self, levels: Array) -> tuple[Array, Array]:
+        """Quantiles (N, Q), and their derivative in the quantile of N(0, 1)."""
+        log_phi = -0.5 * special.ndtri(levels) ** 2 - 0.5 * np.log(2.0 * np.pi)
+        quantiles, slopes = np.zeros_like(levels), np.zeros_like(levels)
+        for law in self._laws:
+            q = law.ppf(levels)
+            quantiles += q / len(self._laws)
+            slopes += np.exp(log_phi - law.logpdf(q)) / len(self._laws)
+        return quantiles, slopes
+
+    def _solve(self, y: Array) -> tuple[Array, Array]:
+        """Where the quantile function is y (N, Q), as quantiles of N(0, 1), and its slope there.
+
+        Beyond the grid it goes on as a straight line.
+        """
+        fine = self._fine()
+        z = np.stack([np.interp(v, q, FINE) for v, q in zip(y, fine, strict=True)])
+        for _ in range(2):
+            q, slope = self._quantiles_and_slopes(special.ndtr(z))
+            step = (y - q) / slope
+            z = np.clip(z + step, FINE[0], FINE[-1])
+        q, slope = self._quantiles_and_slopes(special.ndtr(z))
+        outside = (y < fine[:, :1]) | (y > fine[:, -1:])
+        return np.where(outside, z + (y - q) / slope, z), slope
+
+
+def _gaussian_weights(z: Array) -> Array:
+    """Weights of a rule for expectations under N(0, 1) on an equispaced grid."""
+    weights = np.exp(-0.5 * z**2)
+    return weights / np.sum(weights)

@@ -1,0 +1,243 @@
+"""The partitioned posterior: rows that count several times, averages of laws, lost workers."""
+
+import os
+import signal
+import threading
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+import bne
+from bne import BNERegressor, _gaussian, _joint, _model, _partition, _table
+from bne._gaussian import Hyperparameters
+from bne._kernels import make_feature_map, resolve_kernel
+from bne._logistic import Logistic
+from bne._priors import InverseGamma, Priors, length_scale_grid
+from bne.datasets import make_wave_1d
+from conftest import EXPERTS
+
+QUICK = {"inputs": ["x"], "chains": 2, "warmup": 100, "draws": 100, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def problem():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, size=(20, 1))
+    F = np.column_stack([np.sin(x[:, 0]), np.ones(20)])
+    y = F @ [0.7, 0.1] + 0.5 * rng.gamma(2.0, size=20) - 1.0
+    priors = Priors(InverseGamma(3.0, 2.0))
+    grid = length_scale_grid(priors.ell, 32)
+    table = make_feature_map(resolve_kernel("matern32"), x[:9], grid).tabulate(x)
+    return x, F, y, priors, grid, table
+
+
+def test_tables_of_rows_that_count_three_times(problem):
+    """The collapsed likelihood and theta's posterior equal those of repeated rows."""
+    _, F, y, _, grid, table = problem
+    thrice = np.repeat(F, 3, axis=0), np.repeat(y, 3), np.repeat(table, 3, axis=1)
+    h = Hyperparameters(-0.3, -0.5, -0.7, 0.2)
+    with jax.enable_x64(True):
+        ours = _gaussian.spectral_table(F, y, table, grid, 128).repeated(3.0)
+        theirs = _gaussian.spectral_table(*thrice, grid, 128)
+        values = [float(_gaussian.log_marginal(h, t)) for t in (ours, theirs)]
+    np.testing.assert_allclose(*values, rtol=1e-10)
+    ours = _gaussian.gram_table(F, y, table, grid).repeated(3.0).at(0.2)
+    theirs = _gaussian.gram_table(*thrice, grid).at(0.2)
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10)
+
+
+def test_joint_density_of_rows_that_count_three_times(problem):
+    x, F, y, priors, grid, table = problem
+    features = _joint.make_calibration(Logistic(), x, np.ones(1), 0, has_residual=True)
+    weights = _joint.row_weights(x, y - F @ [0.7, 0.1])
+
+    def density(times, power):
+        data = _joint.build_data(
+            F=np.repeat(F, times, axis=0),
+            y=np.repeat(y, times),
+            table=np.repeat(table, times, axis=1),
+            grid=grid,
+            table_G=np.repeat(features.tabulate(x), times, axis=1),
+            features=features,
+            priors=priors,
+            weights=np.repeat(weights, times),
+            power=power,
+        )
+        start = _joint.starts(data, np.log([0.7, 0.4, 0.4, 1.0]), 1, np.random.default_rng(1))[0]
+        with jax.enable_x64(True):
+            return float(_model.log_density(jnp.asarray(start), jax.tree.map(jnp.asarray, data)))
+
+    np.testing.assert_allclose(density(1, 3.0), density(3, 1.0), rtol=1e-10)
+    assert abs(density(1, 3.0) - density(1, 1.0)) > 1.0
+
+
+def test_pinned_hyperparameters_do_not_move(problem):
+    x, F, y, priors, grid, table = problem
+    features = _joint.make_calibration(Logistic(), x, np.ones(1), 0, has_residual=True)
+    pinned = np.array([-0.3, -0.5, 0.1, np.nan, 0.2, 0.3, 0.4])
+    data = _joint.build_data(
+        F=F,
+        y=y,
+        table=table,
+        grid=grid,
+        table_G=features.tabulate(x),
+        features=features,
+        priors=priors,
+        weights=np.ones(20),
+        pinned=pinned,
+    )
+    starts = _joint.starts(data, np.log([0.7, 0.4, 0.4, 1.0]), 3, np.random.default_rng(1))
+    h = np.array(_joint.unpack_draws(starts[None], data).h)
+    free = np.isnan(pinned)
+    np.testing.assert_array_equal(h[~free], np.repeat(pinned[~free, None], 3, axis=1))
+    np.testing.assert_array_equal(h[free], starts[:, : len(pinned)].T[free])
+
+
+class Gaussian:
+    """A law at two rows, by scipy."""
+
+    def __init__(self, mean, sd):
+        self._law = stats.norm(np.asarray(mean)[:, None], np.asarray(sd)[:, None])
+
+    def __len__(self):
+        return 2
+
+    def mean(self):
+        return self._law.mean()[:, 0]
+
+    def ppf(self, levels):
+        return self._law.ppf(levels)
+
+    def logpdf(self, y):
+        return self._law.logpdf(y)
+
+
+def test_average_of_gaussians_is_the_gaussian_of_average_moments():
+    laws = [Gaussian([0.0, 5.0], [1.0, 0.2]), Gaussian([2.0, 6.0], [3.0, 0.4])]
+    law, expected = _partition.AveragedDistribution(laws), stats.norm([1.0, 5.5], [2.0, 0.3])
+    y = np.array([0.3, 5.9])
+    np.testing.assert_allclose(law.mean(), expected.mean(), rtol=1e-12)
+    np.testing.assert_allclose(law.var(), expected.var(), rtol=1e-6)
+    np.testing.assert_allclose(law.entropy(), expected.entropy(), atol=1e-6)
+    np.testing.assert_allclose(law.cdf(y), expected.cdf(y), atol=1e-9)
+    np.testing.assert_allclose(law.logpdf(y), expected.logpdf(y), atol=1e-8)
+    np.testing.assert_allclose(law.mode(), expected.mean(), atol=1e-2)
+    far = expected.mean() + 20.0 * expected.std()
+    np.testing.assert_allclose(law.logpdf(far), expected.logpdf(far), rtol=1e-6)
+    sample = law.sample(20_000, random_state=0)
+    np.testing.assert_allclose(sample.std(axis=1), expected.std(), rtol=0.02)
+    t = (y - expected.mean()) / expected.std()
+    crps = t * (2 * stats.norm.cdf(t) - 1) + 2 * stats.norm.pdf(t) - 1 / np.sqrt(np.pi)
+    np.testing.assert_allclose(law.crps(y), expected.std() * crps, rtol=1e-4)
+    lower, upper = law.interval(0.9)
+    np.testing.assert_allclose([lower, upper], [expected.ppf(0.05), expected.ppf(0.95)])
+
+
+def test_average_of_sorted_draws_is_the_average_of_quantiles():
+    rng = np.random.default_rng(0)
+    shards = [rng.normal(m, s, size=(4000, 2)) for m, s in ((0.0, 1.0), (1.0, 3.0))]
+    average = _partition.average_draws(shards)
+    levels = [0.05, 0.5, 0.95]
+    expected = np.mean([np.quantile(d, levels, axis=0) for d in shards], axis=0)
+    np.testing.assert_allclose(np.quantile(average, levels, axis=0), expected, rtol=1e-10)
+
+
+def test_rows_are_shared_out_once():
+    shards = _partition.split_rows(43, 4, np.random.SeedSequence(0))
+    np.testing.assert_array_equal(np.sort(np.concatenate(shards)), np.arange(43))
+    assert {len(s) for s in shards} == {10, 11}
+    with pytest.raises(ValueError, match="Use fewer partitions"):
+        _partition.split_rows(43, 5, np.random.SeedSequence(0))
+
+
+def die_once(marker, value):
+    if not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return value
+
+
+def test_a_lost_worker_is_survived(tmp_path):
+    tasks = [partial(die_once, tmp_path / "1", i) for i in range(4)]
+    seen = []
+    assert _partition.run(tasks, 2, seen.append) == [0, 1, 2, 3]
+    assert sum(seen) == 4
+
+
+def fail():
+    raise ValueError("no luck")
+
+
+def test_a_shard_that_fails_names_itself():
+    with pytest.raises(_partition.ShardError, match=r"Shard 1 of 2 failed: no luck"):
+        _partition.run([lambda: 0, fail], 2, lambda n: None)
+
+
+@pytest.fixture(scope="module")
+def partitioned():
+    data = make_wave_1d(120, random_state=3)
+    model = BNERegressor(EXPERTS, partitions=2, n_jobs=2, **QUICK)
+    with pytest.warns(bne.SamplingWarning):
+        return model.fit(data.X, data.y), data
+
+
+def test_all_answers_of_a_partitioned_model(partitioned, tmp_path):
+    model, data = partitioned
+    X = data.X[:6]
+    law = model.predict_distribution(X)
+    levels = np.tile([1e-4, 0.05, 0.5, 0.95, 1 - 1e-4], (6, 1))
+    np.testing.assert_allclose(law.cdf(law.ppf(levels)), levels, atol=1e-6)
+    for measure in ("entropy", "variance"):
+        parts = model.decompose(X, measure=measure)
+        total = parts.aleatoric + parts.parametric + parts.structural_delta
+        total = total + parts.structural_G + parts.hyperparameters
+        np.testing.assert_allclose(total, parts.total, atol=1e-10)
+    assert np.all(np.abs(model.detect_bias(X).delta.prob_positive - 0.5) <= 0.5)
+    assert list(model.explain_weights().index) == [name for name, _ in EXPERTS]
+    assert any(name.startswith("shard 1: ") for name in model.diagnostics().index)
+    assert model.to_datatree(shard=1).posterior.sizes["row"] == 60
+    with pytest.raises(ValueError, match="`shard` must lie in 0"):
+        model.to_datatree(shard=2)
+    model.save(tmp_path / "model.bne")
+    loaded = bne.load(tmp_path / "model.bne")
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    table = _table.answers(model, X)
+    np.testing.assert_allclose(table["mean"], model.predict(X), rtol=1e-10)
+    variance = model.decompose(X, measure="variance").total
+    np.testing.assert_allclose(table["variance_total"], variance, rtol=1e-8)
+    quantiles = model.predict_quantiles(X, [0.05])[0.05]
+    np.testing.assert_allclose(table["q05"], quantiles, rtol=1e-9)
+
+
+def test_engines_and_workers_change_nothing_and_a_killed_one_is_survived():
+    """Sequential, loky, and a Dask cluster of processes of which one is killed mid-run."""
+    distributed = pytest.importorskip("distributed")
+    from joblib import parallel_config
+
+    data = make_wave_1d(120, random_state=3)
+    settings = QUICK | {"calibration": None, "draws": 400}
+
+    def fitted(n_jobs):
+        return BNERegressor(EXPERTS, partitions=3, n_jobs=n_jobs, **settings).fit(data.X, data.y)
+
+    alone = fitted(1)
+    expected = alone.predict_quantiles(data.X[:5])
+    np.testing.assert_array_equal(fitted(2).predict_quantiles(data.X[:5]), expected)
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as client,
+        parallel_config(backend="dask"),
+    ):
+        before = set(client.run(os.getpid).values())
+        killer = threading.Timer(3.0, os.kill, (min(before), signal.SIGKILL))
+        killer.start()
+        model = fitted(-1)
+        assert not killer.is_alive() and min(before) not in client.run(os.getpid).values()
+    np.testing.assert_array_equal(model.predict_quantiles(data.X[:5]), expected)
