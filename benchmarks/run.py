@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-BENCHMARKS = ["stages", "full", "plain", "health", "accuracy", "answers", "sbc"]
+BENCHMARKS = ["stages", "full", "plain", "health", "accuracy", "answers", "scaling", "sbc"]
 
 
 def main() -> None:

@@ -97,7 +97,7 @@ def answers(
     if n_jobs in (None, 1) or len(parts) == 1:
         tables = (answerer(rows.part(part)) for part in _slices(len(X), CHUNK))
     else:
-        work = (delayed(_many)(answerer, rows.part(part)) for part in parts)
+        work = (delayed(in_chunks)(answerer, rows.part(part)) for part in parts)
         tables = Parallel(n_jobs=n_jobs, return_as="generator")(work)
     kept = []
     for table in tables:
@@ -106,7 +106,8 @@ def answers(
     return pd.DataFrame(_joined(kept), index=X.index)
 
 
-def _many(answerer: Answerer, rows: Rows) -> dict[str, Any]:
+def in_chunks(answerer: Answerer, rows: Rows) -> dict[str, Any]:
+    """Columns of the table at many rows."""
     return _joined([answerer(rows.part(part)) for part in _slices(len(rows.f), CHUNK)])
 
 
@@ -117,6 +118,13 @@ def _joined(tables: list[dict[str, Any]]) -> dict[str, Any]:
 def _slices(n: int, size: int) -> Iterator[slice]:
     for first in range(0, n, size):
         yield slice(first, min(first + size, n))
+
+
+def column_names(answerer: Answerer) -> list[str]:
+    """What `answers` calls its columns."""
+    quantiles = [quantile_name(q) for q in answerer.levels]
+    parts = [f"variance_{name}" for name in NAMES]
+    return ["mean", "sd", *quantiles, *parts, "bias", "prob_models_too_low"]
 
 
 def quantile_name(level: float) -> str:

@@ -1,0 +1,225 @@
+"""Large data: time and memory as n grows, the partitioned against the full posterior, many rows.
+
+``python benchmarks/run.py scaling`` goes on where it was killed; the whole takes about two hours on
+two cores. Parts: ``python benchmarks/scaling.py growth``, ``partition`` or ``predict``.
+"""
+
+import json
+import resource
+import subprocess
+import sys
+import time
+import warnings
+
+import numpy as np
+import pandas as pd
+from full import capture, gradient_time
+from stages import min_ess
+from store import resume
+
+from bne import BNERegressor, _table
+
+SIZES = (1000, 3000, 10_000, 30_000)
+EXPERTS = [f"model{k}" for k in range(8)]
+SHORT = {"chains": 2, "warmup": 150, "draws": 150, "n_jobs": 2, "random_state": 0}
+FAIR = {"chains": 2, "warmup": 250, "draws": 350, "n_jobs": 2, "random_state": 0}
+LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+class World:
+    """Two inputs, eight models with smooth errors of their own and one in common, skewed noise."""
+
+    def __init__(self, n, seed=0):
+        rng = np.random.default_rng(seed)
+        self.X = features(rng.uniform(-3.0, 3.0, size=(n, 2)))
+        x = self.X[["a", "b"]].to_numpy()
+        scale = 0.3 + 0.1 * np.cos(x[:, 1])
+        self.y = truth(x) + scale * (rng.gamma(2.0, size=n) - 2.0)
+
+
+def truth(x):
+    """The mean of y."""
+    return np.sin(x[:, 0]) + 0.5 * np.cos(2.0 * x[:, 1]) + 0.3 * x[:, 0] * x[:, 1] / 3.0
+
+
+def features(x):
+    """Inputs and what the models predict there."""
+    shared = 0.5 * np.exp(-0.5 * np.sum((x - 1.0) ** 2, axis=1) / 0.6**2)
+    columns = {"a": x[:, 0], "b": x[:, 1]}
+    for k, name in enumerate(EXPERTS):
+        own = 0.3 * np.sin((1.0 + 0.2 * k) * x[:, 0] + k) * np.cos(0.5 * k + x[:, 1])
+        columns[name] = truth(x) - shared + own
+    return pd.DataFrame(columns)
+
+
+def regressor(**settings):
+    """The model of this world."""
+    return BNERegressor([(c, c) for c in EXPERTS], inputs=["a", "b"], **settings)
+
+
+def one_size(n):
+    """Time per gradient, memory and time to ESS 400; in a process of its own."""
+    model = regressor(**SHORT)
+    kept = capture(model, World(n))
+    draws = model._stage("full").draws
+    ess = min_ess(draws.quantities(model.expert_names_))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return {
+        "ms_per_gradient": gradient_time(kept["data"], kept["position"][0, -1], repeats=3),
+        "peak_gb": peak,
+        "seconds": kept["seconds"],
+        "min_ess": ess,
+        "seconds_to_ess_400": 400 * kept["seconds"] / ess,
+        "steps_per_draw": float(np.mean(draws.statistics["n_steps"])),
+    }
+
+
+def grown(n):
+    """`one_size` in a new process, so that its memory is its own."""
+    command = [sys.executable, __file__, "one", str(n)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def growth():
+    """All sizes, and the exponents between them."""
+    rows = resume("scaling_growth", [{"n": n} for n in SIZES], grown)
+    rows["exponent_gradient"] = exponents(rows, "ms_per_gradient")
+    rows["exponent_memory"] = exponents(rows, "peak_gb")
+    return rows.assign(case="growth")
+
+
+def exponents(rows, column):
+    """Between a size and the next."""
+    logs = np.log(rows[["n", column]].to_numpy(float))
+    slope = np.diff(logs[:, 1]) / np.diff(logs[:, 0])
+    return np.append(np.nan, slope)
+
+
+N_PARTITION = 4000
+
+
+def answers(model, grid, fresh):
+    """What partitions are compared on."""
+    quantiles = model.predict_quantiles(grid, LEVELS).to_numpy()
+    inside = model.predict_interval(fresh.X, 0.9).to_numpy()
+    covered = np.mean((fresh.y >= inside[:, 0]) & (fresh.y <= inside[:, 1]))
+    parts = model.decompose(grid, measure="entropy")
+    return quantiles, covered, np.mean(parts.epistemic)
+
+
+def partitioned(seed):
+    """One data set: the full posterior, and those of 4 and 8 parts, with equal draws."""
+    world, fresh = World(N_PARTITION, seed), World(1000, 10_000 + seed)
+    grid = features(np.random.default_rng(seed).uniform(-3.0, 3.0, size=(60, 2)))
+    rows, reference = [], None
+    for K in (1, 4, 8):
+        settings = FAIR | {"partitions": K}
+        start = time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = regressor(**settings).fit(world.X, world.y)
+        seconds = time.perf_counter() - start
+        found = answers(model, grid, fresh)
+        reference = found if reference is None else reference
+        width = np.mean(reference[0][:, -1] - reference[0][:, 0])
+        shard = one_shard(world, K) if K > 1 else seconds
+        rows.append(
+            {
+                "partitions": K,
+                "seconds": seconds,
+                "shard_seconds": shard,
+                "quantile_difference": np.mean(np.abs(found[0] - reference[0])) / width,
+                "coverage_90": found[1],
+                "epistemic": found[2],
+            }
+        )
+        print(rows[-1], flush=True)
+    return rows
+
+
+def one_shard(world, K):
+    """Seconds of one shard on its own, with the machine to itself and chains on both cores."""
+    part = np.arange(N_PARTITION) % K == 0
+    start = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        regressor(**FAIR).fit(world.X[part], world.y[part])
+    return time.perf_counter() - start
+
+
+def partition():
+    """The stored comparison, goals beside it."""
+    return resume("scaling_partition", [{"seed": 1}], partitioned).assign(case="partition")
+
+
+ROWS = 1_000_000
+
+
+def predicted(rows):
+    """Memory and throughput of a large grid; quantiles, decomposition and bias at every row."""
+    world = World(500)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = regressor(**SHORT).fit(world.X, world.y)
+    grid = features(np.random.default_rng(1).uniform(-3.0, 3.0, size=(rows, 2)))
+    start = time.perf_counter()
+    table = _table.answers(model, grid, n_jobs=2)
+    seconds = time.perf_counter() - start
+    sizes = [resource.getrusage(who).ru_maxrss for who in (0, -1)]
+    some = grid.iloc[:: rows // 20]
+    worst = np.max(np.abs(table["mean"].iloc[:: rows // 20] - model.predict(some)))
+    return {
+        "seconds": seconds,
+        "rows_per_second_per_core": rows / seconds / 2,
+        "limit_rows_per_second": matmul_rate() / flops_per_row(model),
+        "parent_gb": sizes[0] / 2**20,
+        "largest_worker_gb": sizes[1] / 2**20,
+        "largest_difference": worst,
+    }
+
+
+def flops_per_row(model):
+    """Multiplications and additions in the matrix products that a row needs."""
+    whole, closed = model._thinned("full")[0], model._closed("full")[0]
+    S, m = whole.draws.v.shape
+    _, m_G, P = whole.draws.calibration.W.shape
+    K = len(EXPERTS)
+    features = 2 * 4 * (m + m_G * P)  # four nodes of the length-scale's grid
+    tables = 2 * 31 * (16 + 2 * 81)
+    variances = 2 * len(closed.h) * (K + m) ** 2
+    return S * (features + tables) + variances
+
+
+def matmul_rate():
+    """Floating-point operations a second of one core."""
+    from bne._threads import single_blas_thread
+
+    a = np.random.default_rng(0).normal(size=(1500, 1500))
+    with single_blas_thread():
+        a @ a
+        times = []
+        for _ in range(3):
+            start = time.perf_counter()
+            a @ a
+            times.append(time.perf_counter() - start)
+    return 2.0 * 1500**3 / min(times)
+
+
+def predict(rows=ROWS):
+    """One large grid."""
+    return resume("scaling_predict", [{"rows": rows}], predicted).assign(case="predict")
+
+
+def run():
+    """All parts, one below the other."""
+    return pd.concat([growth(), partition(), predict()]).to_dict("records")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "one":
+        print(json.dumps(one_size(int(sys.argv[2]))))
+    elif sys.argv[1] == "predict":
+        print(predict(int(sys.argv[2]) if len(sys.argv) > 2 else ROWS).to_string())
+    else:
+        print({"growth": growth, "partition": partition}[sys.argv[1]]().to_string())

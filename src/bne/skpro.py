@@ -1,0 +1,106 @@
+"""The ensemble for skpro's users: ``predict_proba`` and its distributions (``bne[skpro]``)."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+from skpro.distributions.base import BaseDistribution
+from skpro.regression.base import BaseProbaRegressor
+
+from bne._regressor import BNERegressor
+from bne._typing import Array
+
+
+class BNEDistribution(BaseDistribution):
+    """Predictive distribution of a fitted `BNERegressor` at the rows of a frame.
+
+    Parameters
+    ----------
+    model : BNERegressor
+    X : DataFrame
+    index, columns : pandas.Index
+    """
+
+    _tags: ClassVar[dict[str, Any]] = {
+        "capabilities:exact": ["mean", "var", "pdf", "log_pdf", "cdf", "ppf"],
+        "capabilities:approx": ["energy", "pdfnorm"],
+        "distr:measuretype": "continuous",
+        "distr:paramtype": "nonparametric",
+    }
+
+    def __init__(self, model: Any, X: Any, index: Any = None, columns: Any = None) -> None:
+        self.model = model
+        self.X = X
+        super().__init__(index=index, columns=columns)
+
+    def _law(self) -> Any:
+        return self.model.predict_distribution(self.X)
+
+    def _iloc(self, rowidx: Any = None, colidx: Any = None) -> "BNEDistribution":
+        """Some of the rows; there is one column."""
+        del colidx
+        rows = slice(None) if rowidx is None else rowidx
+        rows = np.atleast_1d(np.arange(len(self.X))[rows])
+        return BNEDistribution(self.model, self.X.iloc[rows], self.index[rows], self.columns)
+
+    def _mean(self) -> Array:
+        return self._law().mean()[:, None]
+
+    def _var(self) -> Array:
+        return self._law().var()[:, None]
+
+    def _pdf(self, x: Array) -> Array:
+        return self._law().pdf(x)
+
+    def _log_pdf(self, x: Array) -> Array:
+        return self._law().logpdf(x)
+
+    def _cdf(self, x: Array) -> Array:
+        return self._law().cdf(x)
+
+    def _ppf(self, p: Array) -> Array:
+        return self._law().ppf(p)
+
+    def sample(self, n_samples: int | None = None) -> Any:
+        """Draws, a frame like the distribution or, with `n_samples`, that many of them stacked."""
+        values = self._law().sample(1 if n_samples is None else n_samples)
+        if n_samples is None:
+            return pd.DataFrame(values, index=self.index, columns=self.columns)
+        index = pd.MultiIndex.from_product([range(n_samples), self.index])
+        return pd.DataFrame(values.T.ravel(), index=index, columns=self.columns)
+
+
+class BNEProbaRegressor(BaseProbaRegressor):
+    """`BNERegressor` with skpro's interface.
+
+    Parameters
+    ----------
+    regressor : BNERegressor, default=None
+        The model to fit; None is ``BNERegressor()``. It is cloned.
+    """
+
+    _tags: ClassVar[dict[str, Any]] = {
+        "capability:multioutput": False,
+        "capability:missing": False,
+        "X_inner_mtype": "pd_DataFrame_Table",
+        "y_inner_mtype": "pd_DataFrame_Table",
+    }
+
+    def __init__(self, regressor: Any = None) -> None:
+        self.regressor = regressor
+        super().__init__()
+
+    def _fit(self, X: Any, y: Any, C: Any = None) -> "BNEProbaRegressor":
+        del C
+        model = BNERegressor() if self.regressor is None else clone(self.regressor)
+        self.regressor_ = model.fit(X, y.iloc[:, 0].to_numpy())
+        self.columns_ = y.columns
+        return self
+
+    def _predict(self, X: Any) -> Any:
+        mean = self.regressor_.predict(X)
+        return pd.DataFrame(mean, index=X.index, columns=self.columns_)
+
+    def _predict_proba(self, X: Any) -> BNEDistribution:
+        return BNEDistribution(self.regressor_, X, index=X.index, columns=self.columns_)
