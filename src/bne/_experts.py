@@ -292,6 +292,12 @@ def numeric(X: Any, positions: Sequence[int]) -> Array:
         return np.asarray(part, dtype=np.float64)
     columns = []
     for name in part.columns:
+        if part[name].dtype.kind in "mM":
+            raise ValueError(
+                f"Column {name!r} holds dates or durations (dtype {part[name].dtype}), whose unit "
+                "is not the model's to choose. Make it a number, such as days since the first: "
+                f"(X[{name!r}] - X[{name!r}].min()) / pd.Timedelta(days=1)."
+            )
         try:
             columns.append(np.asarray(part[name], dtype=np.float64))
         except (TypeError, ValueError):

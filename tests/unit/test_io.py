@@ -6,6 +6,8 @@ import os
 import pickle
 import random
 import signal
+import subprocess
+import sys
 import time
 import zipfile
 
@@ -219,3 +221,60 @@ def test_kernels_given_as_functions_cannot_be_saved(data, tmp_path):
     with pytest.raises(ValueError, match="named ones"):
         model.save(tmp_path / "m.bne")
     assert list(tmp_path.iterdir()) == []
+
+
+def mutated(data, rng):
+    """Bytes flipped, cut, repeated or filled with noise."""
+    data = bytearray(data)
+    kind, at = rng.integers(5), int(rng.integers(len(data)))
+    if kind == 0:
+        for i in rng.integers(len(data), size=rng.integers(1, 20)):
+            data[i] ^= int(rng.integers(1, 256))
+    elif kind == 1:
+        del data[at:]
+    elif kind == 2:
+        del data[at : at + int(rng.integers(1, 1000))]
+    elif kind == 3:
+        data[at:at] = data[: int(rng.integers(1, 1000))]
+    else:
+        data[at : at + 50] = rng.bytes(50)
+    return bytes(data)
+
+
+def test_mutated_files_are_refused_or_the_same(model, data, tmp_path):
+    """Ten thousand of them with BNE_FUZZ=10000; what the checksums miss changes nothing."""
+    path = tmp_path / "model.bne"
+    model.save(path)
+    whole, rng = path.read_bytes(), np.random.default_rng(0)
+    refused, count = 0, int(os.environ.get("BNE_FUZZ", "200"))
+    for _ in range(count):
+        path.write_bytes(mutated(whole, rng))
+        try:
+            loaded = bne.load(path)
+        except ModelFileError:
+            refused += 1
+        else:
+            np.testing.assert_array_equal(loaded.predict(data.X[:3]), model.predict(data.X[:3]))
+    assert refused > 0.9 * count
+
+
+def test_neither_fitting_nor_answering_uses_the_network(tmp_path):
+    """Every socket but the local ones of workers is refused."""
+    code = """
+import socket, sys, warnings
+warnings.simplefilter("ignore")
+def refuse(self, address, *_):
+    raise AssertionError(f"network: {address}")
+socket.socket.connect = refuse
+socket.getaddrinfo = refuse
+from bne import BNERegressor, load
+from bne.datasets import make_wave_1d
+from bne.report import write_report
+data = make_wave_1d(30, random_state=0)
+experts = [("rbf_short", "rbf_short"), ("periodic", "periodic")]
+settings = dict(calibration=None, chains=2, draws=50, random_state=0)
+model = BNERegressor(experts, inputs=["x"], **settings).fit(data.X, data.y)
+model.save(sys.argv[1] + "/m.bne")
+write_report(load(sys.argv[1] + "/m.bne"), sys.argv[1] + "/r.html")
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, timeout=120)
