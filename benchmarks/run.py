@@ -9,7 +9,17 @@ from pathlib import Path
 
 import pandas as pd
 
-BENCHMARKS = ["stages", "full", "plain", "health", "accuracy", "answers", "scaling", "sbc"]
+BENCHMARKS = [
+    "stages",
+    "full",
+    "plain",
+    "health",
+    "accuracy",
+    "answers",
+    "coverage",
+    "scaling",
+    "sbc",
+]
 
 
 def main() -> None:

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 FORMAT = 1
 """Number of the layout; a reader refuses what is newer."""
 
-MAX_BYTES = 2**34
-"""No member of an archive may claim to be larger."""
-
 FITTED = ("expert_names_", "columns_", "n_rows_", "scaling_", "posterior_", "weights_")
 DESCRIPTION, ARRAYS, ESTIMATORS = "model.json", "arrays.nc", "estimators.skops"
 
@@ -148,9 +145,10 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     damaged = f"{str(path)!r} is damaged or not a model file of bne"
     try:
         with zipfile.ZipFile(path) as archive:
-            sizes = {info.filename: info.file_size for info in archive.infolist()}
-            if DESCRIPTION not in sizes or max(sizes.values()) > MAX_BYTES:
-                raise ModelFileError(f"{damaged}: it has no {DESCRIPTION} of a possible size.")
+            members = archive.infolist()
+            if DESCRIPTION not in [info.filename for info in members]:
+                raise ModelFileError(f"{damaged}: it has no {DESCRIPTION}.")
+            _refuse_bombs(members, path.stat().st_size, damaged)
             text = archive.read(DESCRIPTION)
             if hashlib.sha256(text).hexdigest().encode() != archive.comment:
                 raise ModelFileError(f"{damaged}: the checksum of {DESCRIPTION} differs.")
@@ -170,6 +168,14 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
         if hashlib.sha256(data).hexdigest() != description["sha256"][name]:
             raise ModelFileError(f"{damaged}: the checksum of {name} differs.")
     return description, members
+
+
+def _refuse_bombs(members: list[zipfile.ZipInfo], size: int, damaged: str) -> None:
+    """Nothing in a file is compressed, so that it cannot unpack to more than it is."""
+    if any(info.compress_type != zipfile.ZIP_STORED for info in members):
+        raise ModelFileError(f"{damaged}: its members are compressed.")
+    if sum(info.file_size for info in members) > size:
+        raise ModelFileError(f"{damaged}: its members claim more than its {size:,} bytes.")
 
 
 def _types() -> dict[str, type]:
@@ -304,7 +310,9 @@ def _to_netcdf(arrays: dict[str, Array]) -> bytes:
 def _from_netcdf(data: bytes) -> dict[str, Array]:
     import xarray as xr
 
-    with xr.open_dataset(io.BytesIO(data), engine="h5netcdf") as dataset:
+    with xr.open_dataset(io.BytesIO(data), engine="h5netcdf", phony_dims="access") as dataset:
+        if dataset.nbytes > len(data):
+            raise ModelFileError(f"{ARRAYS} claims {dataset.nbytes:,} bytes; it has {len(data):,}.")
         return {str(name): np.array(variable.values) for name, variable in dataset.items()}
 
 

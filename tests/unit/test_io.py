@@ -1,5 +1,7 @@
 """Model files: the same predictions after a round trip, and nothing else is ever loaded."""
 
+import hashlib
+import io
 import json
 import multiprocessing
 import os
@@ -11,6 +13,7 @@ import sys
 import time
 import zipfile
 
+import h5py
 import numpy as np
 import pandas as pd
 import pytest
@@ -221,6 +224,43 @@ def test_kernels_given_as_functions_cannot_be_saved(data, tmp_path):
     with pytest.raises(ValueError, match="named ones"):
         model.save(tmp_path / "m.bne")
     assert list(tmp_path.iterdir()) == []
+
+
+def resealed(path, members, compression=zipfile.ZIP_STORED):
+    """An archive with right checksums, as a hostile author would make it."""
+    description = json.loads(members["model.json"])
+    description["sha256"] = {
+        name: hashlib.sha256(data).hexdigest()
+        for name, data in members.items()
+        if name != "model.json"
+    }
+    members["model.json"] = json.dumps(description).encode()
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        archive.comment = hashlib.sha256(members["model.json"]).hexdigest().encode()
+        for name, data in members.items():
+            archive.writestr(name, data)
+
+
+def members_of(path):
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_a_compressed_member_is_refused_before_it_is_read(path):
+    members = members_of(path)
+    members["arrays.nc"] = bytes(10_000_000)
+    resealed(path, members, zipfile.ZIP_DEFLATED)
+    with pytest.raises(ModelFileError, match="compressed"):
+        bne.load(path)
+
+
+def test_arrays_that_claim_more_than_there_is_are_refused(path):
+    buffer = io.BytesIO()
+    with h5py.File(buffer, "w") as file:  # chunks that were never written take no space
+        file.create_dataset("bomb", shape=(2**40,), dtype="f8", chunks=(1024,))
+    resealed(path, members_of(path) | {"arrays.nc": buffer.getvalue()})
+    with pytest.raises(ModelFileError, match="claims 8,796,093,022,208 bytes"):
+        bne.load(path)
 
 
 def mutated(data, rng):

@@ -1,0 +1,128 @@
+"""Honest coverage: six worlds of noise, three stages, coverage and PIT over many data sets.
+
+``python benchmarks/coverage.py [seeds]`` goes on where it was killed (a data set takes half a minute
+to a minute and a half of one core); ``python benchmarks/run.py coverage`` also prints the table, and
+writes ``docs/images/coverage.png``.
+"""
+
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+from store import FOLDER
+
+from bne import BNERegressor
+from bne.reproduce import _store
+
+SIZES = (100, 400)
+SEEDS = 20
+FRESH = 1000
+LEVELS = (0.5, 0.8, 0.9, 0.95)
+SETTINGS = {"chains": 2, "warmup": 250, "draws": 300, "n_jobs": 1}
+
+
+def _bimodal(x, rng):
+    return 0.8 * np.where(rng.uniform(size=len(x)) < 0.5, -1.0, 1.0) + 0.25 * rng.normal(
+        size=len(x)
+    )
+
+
+WORLDS = {
+    "gaussian": lambda x, rng: 0.5 * rng.normal(size=len(x)),
+    "heteroscedastic": lambda x, rng: (0.2 + 0.25 * (x + 2.0)) * rng.normal(size=len(x)),
+    "skewed": lambda x, rng: 0.4 * (rng.gamma(1.5, size=len(x)) - 1.5),
+    "heavy tails": lambda x, rng: 0.35 * rng.standard_t(3, size=len(x)),
+    "bimodal": _bimodal,
+    "rounded": lambda x, rng: np.round(2.0 * 0.5 * rng.normal(size=len(x))) / 2.0,
+}
+"""Noise at x in [-2, 2]."""
+
+
+def sample(world, n, rng):
+    """A curve, two models that each miss something, and the world's noise."""
+    x = rng.uniform(-2.0, 2.0, n)
+    mean = np.sin(2.0 * x) + 0.5 * x
+    X = pd.DataFrame({"x": x, "wave": np.sin(2.0 * x) + 0.2, "line": 0.8 * x - 0.1})
+    y = mean + WORLDS[world](x, rng)
+    return X, np.round(2.0 * y) / 2.0 if world == "rounded" else y
+
+
+def one(world, n, seed):
+    """Coverage and PIT of every stage on fresh observations."""
+    rng = np.random.default_rng((sorted(WORLDS).index(world), n, seed))
+    X, y = sample(world, n, rng)
+    X_new, y_new = sample(world, FRESH, rng)
+    experts = [("wave", "wave"), ("line", "line")]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = BNERegressor(experts, inputs=["x"], random_state=seed, **SETTINGS).fit(X, y)
+    rows = []
+    for stage in ("ensemble", "additive", "full"):
+        u = model.predict_distribution(X_new, stage=stage).cdf(y_new)
+        row = {"stage": stage, "pit_distance": stats.kstest(u, "uniform").statistic}
+        row |= {f"coverage_{100 * c:g}": np.mean(np.abs(u - 0.5) <= 0.5 * c) for c in LEVELS}
+        rows.append(row)
+    return rows
+
+
+def compute(seeds=SEEDS, n_jobs=1):
+    """All data sets, seed by seed."""
+    keys = [
+        {"world": world, "n": n, "seed": seed}
+        for seed in range(1, seeds + 1)
+        for n in SIZES[::-1]
+        for world in WORLDS
+    ]
+    return _store.resume(FOLDER / "coverage_rows.csv", keys, one, n_jobs=n_jobs)
+
+
+def table(rows):
+    """Means over data sets, in points from nominal."""
+    columns = [c for c in rows if c.startswith("coverage_")]
+    means = rows.groupby(["world", "n", "stage"], sort=False)[[*columns, "pit_distance"]].mean()
+    counts = rows.groupby(["world", "n", "stage"], sort=False)["seed"].nunique()
+    off = means[columns] - [float(c.split("_")[1]) / 100 for c in columns]
+    worst = 100 * off.abs().max(axis=1)
+    return means.assign(worst_points=worst, data_sets=counts).reset_index()
+
+
+def draw(summary, path):
+    """Coverage against nominal, a panel a world."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    columns = [c for c in summary if c.startswith("coverage_")]
+    nominal = np.array([float(c.split("_")[1]) for c in columns])
+    fig, axes = plt.subplots(2, 6, figsize=(15, 5), sharex=True, sharey=True, layout="constrained")
+    for (row, n), (column, world) in ((a, b) for a in enumerate(SIZES) for b in enumerate(WORLDS)):
+        ax = axes[row, column]
+        ax.axhspan(-3, 3, color="0.9")
+        for stage, marker in zip(("ensemble", "additive", "full"), "s^o", strict=True):
+            here = summary.query("world == @world and n == @n and stage == @stage")
+            if len(here):
+                off = 100 * here[columns].to_numpy()[0] - nominal
+                ax.plot(nominal, off, marker=marker, label=stage, lw=1, ms=4)
+        ax.set_title(f"{world}, n = {n}", fontsize=9)
+    axes[0, 0].legend(fontsize=8)
+    fig.supxlabel("nominal coverage (%)")
+    fig.supylabel("measured - nominal (points)")
+    fig.savefig(path, dpi=110)
+    plt.close(fig)
+
+
+def run():
+    """The stored table and its picture."""
+    summary = table(compute())
+    draw(summary, Path(__file__).parents[1] / "docs" / "images" / "coverage.png")
+    return summary.to_dict("records")
+
+
+if __name__ == "__main__":
+    summary = table(compute(int(sys.argv[1]) if len(sys.argv) > 1 else SEEDS))
+    draw(summary, Path(__file__).parents[1] / "docs" / "images" / "coverage.png")
+    print(summary.round(3).to_string())
