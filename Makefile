@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test check bench paper lock clean
+.PHONY: setup demo test test-newer check docs bench paper lock clean
 
 setup: $(STAMP)
 
@@ -21,6 +21,15 @@ demo: setup
 test: setup
 	$(BIN)/python -m pytest
 
+# The same tests on a newer Python, in an environment of its own: make test-newer NEWER=python3.13
+NEWER ?= python3.13
+test-newer:
+	$(MAKE) test PYTHON=$(NEWER) VENV=.venv-newer
+
+# The site, in out/site; its examples are run, and a warning fails the build.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -35,7 +44,8 @@ paper: setup
 	$(BIN)/bne reproduce $(FIGURE)
 
 # Resolve the newest versions that satisfy pyproject.toml, for every platform.
-lock: setup
+lock:
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --all-extras --no-emit-index-url \
 		--custom-compile-command "make lock" --output-file constraints.txt pyproject.toml

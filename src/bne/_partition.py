@@ -19,7 +19,7 @@ from sklearn.utils import check_random_state
 
 from bne._predictive import Law, PredictiveDistribution
 from bne._typing import Array, Integers
-from bne._uncertainty import NAMES, THREE, Parts
+from bne._uncertainty import NAMES, Parts
 
 MIN_SHARD = 10
 """Rows that a shard needs at the least."""
@@ -78,9 +78,10 @@ def average_draws(draws: Sequence[Array]) -> Array:
 
 
 def average_parts(parts: Sequence[Parts], total: Array | None) -> Parts:
-    """Parts of the whole's uncertainty: shard means, `total` of the averaged law (None: G = I).
+    """Parts of the whole's uncertainty: shard means, but the total is the averaged law's.
 
-    What the total has beyond the others' means goes to G.
+    What is left of the total is aleatoric: a shard's G follows its few rows too closely, and finds
+    too little noise. Without G (`total` None) all are shard means.
     """
     if len(parts) == 1:
         return parts[0]
@@ -90,8 +91,7 @@ def average_parts(parts: Sequence[Parts], total: Array | None) -> Parts:
     }
     if total is not None:
         values["total"] = total
-        values["epistemic"] = total - values["aleatoric"]
-        values["structural_G"] = values["epistemic"] - np.sum([values[k] for k in THREE], axis=0)
+        values["aleatoric"] = total - values["epistemic"]
     means = [p.mean for p in parts if p.mean is not None]
     return Parts(values, errors, np.mean(means, axis=0) if means else None)
 
@@ -125,8 +125,8 @@ class AveragedDistribution(Law):
 
     def entropy(self) -> Array:
         """Differential entropy: (N,)."""
-        slope = self._spline.derivative()(FINE)
-        return np.log(slope) @ _gaussian_weights(FINE) + 0.5 * np.log(2.0 * np.pi * np.e)
+        log_slope = self._log_slope @ _gaussian_weights(NODES)
+        return log_slope + 0.5 * np.log(2.0 * np.pi * np.e)
 
     def _quantiles(self, levels: Array) -> Array:
         return np.mean([law.ppf(levels) for law in self._laws], axis=0)
@@ -144,8 +144,9 @@ class AveragedDistribution(Law):
 
     def mode(self) -> Array:
         """Where the predictive density is highest: (N,)."""
-        log_density = -0.5 * FINE**2 - np.log(self._spline.derivative()(FINE))
-        return np.take_along_axis(self._fine(), np.argmax(log_density, 1)[:, None], 1)[:, 0]
+        log_slope = np.stack([np.interp(FINE, NODES, row) for row in self._log_slope])
+        best = np.argmax(-0.5 * FINE**2 - log_slope, axis=1)
+        return np.take_along_axis(self._fine(), best[:, None], axis=1)[:, 0]
 
     def sample(self, n: int = 1, random_state: Any = None) -> Array:
         """Draws from the predictive distribution, independent across rows: (N, n)."""
@@ -163,13 +164,23 @@ class AveragedDistribution(Law):
         return np.stack(scores, axis=1).reshape(shape)
 
     @cached_property
-    def _spline(self) -> CubicHermiteSpline:
-        """Quantiles as a function of those of N(0, 1)."""
+    def _on_nodes(self) -> tuple[Array, Array]:
+        """Quantiles at the levels of `NODES`, and slopes so limited that none cross: (N, 49)."""
         levels = np.tile(special.ndtr(NODES), (self._n_rows, 1))
-        return CubicHermiteSpline(NODES, *self._quantiles_and_slopes(levels), axis=1)
+        quantiles, slopes = self._quantiles_and_slopes(levels)
+        steep = 3.0 * np.diff(quantiles, axis=1) / np.diff(NODES)
+        before, after = (
+            np.concatenate(p, 1) for p in ((steep[:, :1], steep), (steep, steep[:, -1:]))
+        )
+        return quantiles, np.minimum(slopes, np.minimum(before, after))
+
+    @property
+    def _log_slope(self) -> Array:
+        return np.log(self._on_nodes[1])
 
     def _fine(self) -> Array:
-        return self._spline(FINE)
+        """Quantiles at the levels of `FINE`."""
+        return CubicHermiteSpline(NODES, *self._on_nodes, axis=1)(FINE)
 
     def _quantiles_and_slopes(self, levels: Array) -> tuple[Array, Array]:
         """Quantiles (N, Q), and their derivative in the quantile of N(0, 1)."""
@@ -178,7 +189,7 @@ class AveragedDistribution(Law):
         for law in self._laws:
             q = law.ppf(levels)
             quantiles += q / len(self._laws)
-            slopes += np.exp(log_phi - law.logpdf(q)) / len(self._laws)
+            slopes += np.exp(np.minimum(log_phi - law.logpdf(q), 500.0)) / len(self._laws)
         return quantiles, slopes
 
     def _solve(self, y: Array) -> tuple[Array, Array]:

@@ -1,8 +1,7 @@
 """Honest coverage: six worlds of noise, three stages, coverage and PIT over many data sets.
 
-``python benchmarks/coverage.py [seeds]`` goes on where it was killed (a data set takes half a minute
-to a minute and a half of one core); ``python benchmarks/run.py coverage`` also prints the table, and
-writes ``docs/images/coverage.png``.
+``python benchmarks/worlds.py [seeds]`` goes on where it was killed (a data set takes half a minute
+to a minute and a half of one core), prints the table and draws ``docs/images/coverage.png``.
 """
 
 import sys
@@ -76,7 +75,7 @@ def compute(seeds=SEEDS, n_jobs=1):
         for n in SIZES[::-1]
         for world in WORLDS
     ]
-    return _store.resume(FOLDER / "coverage_rows.csv", keys, one, n_jobs=n_jobs)
+    return _store.resume(FOLDER / "worlds_rows.csv", keys, one, n_jobs=n_jobs)
 
 
 def table(rows):
