@@ -1,7 +1,8 @@
 """Honest coverage: six worlds of noise, three stages, coverage and PIT over many data sets.
 
 ``python benchmarks/worlds.py [seeds]`` goes on where it was killed (a data set takes half a minute
-to a minute and a half of one core), prints the table and draws ``docs/images/coverage.png``.
+to a minute and a half of one core), prints the table, draws ``docs/images/coverage.png`` and writes
+``docs/coverage.md``.
 """
 
 import sys
@@ -114,14 +115,68 @@ def draw(summary, path):
     plt.close(fig)
 
 
-def run():
-    """The stored table and its picture."""
-    summary = table(compute())
-    draw(summary, Path(__file__).parents[1] / "docs" / "images" / "coverage.png")
+GOAL = 3.0
+"""Points from nominal that the full stage may be off at n = 400."""
+
+REASONS = {
+    "rounded": "y takes few values, and coverage jumps by whole values.",
+    "heavy tails": "t3 has more mass far out than G's basis, five noise scales wide, can place.",
+    "bimodal": "the valley between the modes is as narrow as the finest wave of G.",
+    "heteroscedastic": "noise that varies tenfold over x is smoothed by 32 points.",
+}
+"""What is likely behind a miss; not tested by itself."""
+
+PAGE = """# Coverage in six worlds
+
+One curve, two models that each miss something, and six kinds of noise: coverage of central
+intervals on {fresh:,} fresh observations a data set, and the distance of the PIT from uniform
+(Kolmogorov-Smirnov), of every stage. Written by `python benchmarks/worlds.py`, {sets} data sets of
+each kind.
+
+![Measured less nominal coverage in every world](images/coverage.png)
+
+At n = 400 the full stage is within {goal:g} points of nominal at every level in {good} of {worlds}
+worlds.
+{misses}
+
+{table}
+
+`worst_points` is the largest distance from nominal among the four levels, of the mean over data
+sets.
+"""
+
+
+def page(summary):
+    """The page, from the table alone."""
+    full = summary.query("stage == 'full' and n == 400")
+    off = full[full["worst_points"] > GOAL]
+    misses = [
+        f"- {row.world}: off by {row.worst_points:.1f} points. Likely, {REASONS.get(row.world, 'chance')}"
+        for row in off.itertuples()
+    ]
+    shown = summary.round(3)
+    head = "| " + " | ".join(shown.columns) + " |\n|" + "---|" * len(shown.columns)
+    lines = ["| " + " | ".join(str(v) for v in row) + " |" for row in shown.to_numpy()]
+    return PAGE.format(
+        fresh=FRESH,
+        sets=int(summary["data_sets"].min()),
+        goal=GOAL,
+        good=len(full) - len(off),
+        worlds=len(full),
+        misses="\n".join(["", "Not so:", "", *misses]) if misses else "",
+        table="\n".join([head, *lines]),
+    )
+
+
+def run(seeds=SEEDS, n_jobs=1):
+    """The stored table, its picture and its page."""
+    summary = table(compute(seeds, n_jobs))
+    docs = Path(__file__).parents[1] / "docs"
+    draw(summary, docs / "images" / "coverage.png")
+    (docs / "coverage.md").write_text(page(summary), encoding="utf-8")
     return summary.to_dict("records")
 
 
 if __name__ == "__main__":
-    summary = table(compute(int(sys.argv[1]) if len(sys.argv) > 1 else SEEDS))
-    draw(summary, Path(__file__).parents[1] / "docs" / "images" / "coverage.png")
-    print(summary.round(3).to_string())
+    rows = run(int(sys.argv[1]) if len(sys.argv) > 1 else SEEDS, n_jobs=2)
+    print(pd.DataFrame(rows).round(3).to_string())
