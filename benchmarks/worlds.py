@@ -151,7 +151,8 @@ def page(summary):
     full = summary.query("stage == 'full' and n == 400")
     off = full[full["worst_points"] > GOAL]
     misses = [
-        f"- {row.world}: off by {row.worst_points:.1f} points. Likely, {REASONS.get(row.world, 'chance')}"
+        f"- {row.world}: off by {row.worst_points:.1f} points. "
+        f"Likely, {REASONS.get(row.world, 'chance')}"
         for row in off.itertuples()
     ]
     shown = summary.round(3)

@@ -65,7 +65,9 @@ def bias(
     pieces = []
     for part in chunks(len(rows.f), stages[0].row_elements * len(stages[0].draws.omega)):
         shards = [bias_draws(stage, rows.part(part), statistic, y_scale) for stage in stages]
-        averaged = (average_draws(d) for d in zip(*shards, strict=True))
+        # a number of modes has no averages between two numbers: draws of all shards count alike
+        join = np.concatenate if statistic == "modes" else average_draws
+        averaged = (join(d) for d in zip(*shards, strict=True))
         pieces.append([summarise(d, coverage) for d in averaged])
     delta, G = (
         BiasSummary(*(np.concatenate(field) for field in zip(*(p[i] for p in pieces), strict=True)))

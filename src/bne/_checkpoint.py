@@ -10,7 +10,6 @@ what is gone on from.
 import hashlib
 import json
 import time
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from bne import __version__
 from bne._typing import Array
 from bne.io import atomic
 
@@ -32,17 +32,18 @@ class CheckpointError(ValueError):
 
 
 class Checkpoint(NamedTuple):
-    """A folder of checkpoints, or None for none."""
+    """A folder of checkpoints, or None for none, and the run that it is of."""
 
     folder: Path | None = None
+    run: str = ""
 
     def part(self, name: str) -> "Checkpoint":
         """The part of the run with this name."""
-        return Checkpoint(None if self.folder is None else self.folder / name)
+        return self if self.folder is None else self._replace(folder=self.folder / name)
 
     def chain(self, name: str) -> "ChainLog":
         """The blocks of one chain."""
-        return ChainLog(None if self.folder is None else self.folder / name)
+        return ChainLog(self.part(name).folder, self.run)
 
 
 NO_CHECKPOINT = Checkpoint()
@@ -64,19 +65,19 @@ def open_checkpoint(
     """
     if folder is None:
         return NO_CHECKPOINT, seed
-    folder = Path(folder)
+    folder = Path(folder).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     now = {
         "data": {name: _digest(values) for name, values in data.items()},
-        "settings": json.loads(json.dumps(dict(settings))),
+        "settings": json.loads(json.dumps({"bne": __version__, **settings}, default=int)),
     }
     description = folder / DESCRIPTION
     if not description.exists():
         with atomic(description) as file:
             file.write(json.dumps(now | {"seed": seed}, indent=1).encode())
-        return Checkpoint(folder), seed
+    text = description.read_text()
     try:
-        before = json.loads(description.read_text())
+        before = json.loads(text)
         changed = [k for kind in now for k in now[kind] if before[kind].get(k) != now[kind][k]]
         seed = int(before["seed"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -89,7 +90,7 @@ def open_checkpoint(
             f"The checkpoint {str(folder)!r} belongs to a run with other {', '.join(changed)}. "
             "Repeat that call unchanged to go on with it, or name another folder."
         )
-    return Checkpoint(folder), seed
+    return Checkpoint(folder, hashlib.sha256(text.encode()).hexdigest()), seed
 
 
 def _digest(values: Array) -> str:
@@ -100,8 +101,9 @@ def _digest(values: Array) -> str:
 class ChainLog:
     """Blocks of one chain: trees of arrays whose first axis is that of iterations."""
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path | None, run: str = "") -> None:
         self._folder = folder
+        self._run = np.frombuffer(run.encode(), np.uint8)
         self._waiting: list[Any] = []
         self._next = 0
         self._written = time.monotonic()
@@ -120,13 +122,23 @@ class ChainLog:
         self._folder.mkdir(parents=True, exist_ok=True)
         for path in sorted(self._folder.glob("*.npz")):
             arrays = _read(path) if path.stem == f"{done:08d}" else None
-            if arrays is None:
-                break
+            if arrays is None or not self._fits(arrays, block_like, state_like):
+                path.unlink()  # damaged, of another run, or after such a one
+                continue
             blocks.append(_tree(block_like, arrays, "block"))
             state = _tree(state_like, arrays, "state")
             done += len(arrays["block0"])
         self._next = done
         return blocks, state, done
+
+    def _fits(self, arrays: dict[str, Array], block_like: Any, state_like: Any) -> bool:
+        """Whether a file's arrays are of this run, and have the shapes of its draws and state."""
+        expected = {f"block{i}": a.shape[1:] for i, a in enumerate(jax.tree.leaves(block_like))}
+        expected |= {f"state{i}": a.shape for i, a in enumerate(jax.tree.leaves(state_like))}
+        run = arrays.pop("run", None)
+        found = {k: a.shape[1:] if k.startswith("block") else a.shape for k, a in arrays.items()}
+        ours = run is not None and np.array_equal(run, self._run)
+        return ours and found == expected
 
     def add(self, block: Any, state: Any, last: bool) -> None:
         """Keep a block; write what waits when it is time to, or with the `last` one."""
@@ -138,7 +150,7 @@ class ChainLog:
             arrays = {f"block{i}": a for i, a in enumerate(jax.tree.leaves(joined))}
             arrays |= {f"state{i}": np.asarray(a) for i, a in enumerate(jax.tree.leaves(state))}
             with atomic(self._folder / f"{self._next:08d}.npz") as file:
-                np.savez(file, **arrays)
+                np.savez(file, run=self._run, **arrays)
             self._next += len(arrays["block0"])
             self._waiting, self._written = [], time.monotonic()
 
@@ -148,7 +160,7 @@ def _read(path: Path) -> dict[str, Array] | None:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+    except Exception:  # zipfile and numpy have a dozen ways to fail on a damaged file
         return None
 
 

@@ -77,29 +77,27 @@ def average_draws(draws: Sequence[Array]) -> Array:
     return np.mean([np.sort(d, axis=0) for d in draws], axis=0)
 
 
-def average_parts(parts: Sequence[Parts], total: Array | None) -> Parts:
+def average_parts(parts: Sequence[Parts], total: Array) -> Parts:
     """Parts of the whole's uncertainty: shard means, but the total is the averaged law's.
 
     What is left of the total is aleatoric: a shard's G follows its few rows too closely, and finds
-    too little noise. Without G (`total` None) all are shard means.
+    too little noise.
     """
-    if len(parts) == 1:
-        return parts[0]
     values = {k: np.mean([p.values[k] for p in parts], axis=0) for k in NAMES}
     errors = {
         k: np.sqrt(np.sum([p.errors[k] ** 2 for p in parts], axis=0)) / len(parts) for k in NAMES
     }
-    if total is not None:
-        values["total"] = total
-        values["aleatoric"] = total - values["epistemic"]
+    values |= {"total": total, "aleatoric": total - values["epistemic"]}
     means = [p.mean for p in parts if p.mean is not None]
     return Parts(values, errors, np.mean(means, axis=0) if means else None)
 
 
-NODES = np.linspace(-6.0, 6.0, 49)
+NODES = np.linspace(-6.0, 6.0, 97)
 """Where the averaged quantile function is tabulated, as quantiles of N(0, 1)."""
 
 FINE = np.linspace(-6.0, 6.0, 2401)
+MAX_ITERATIONS = 50
+TINY = np.finfo(np.float64).tiny
 
 
 class AveragedDistribution(Law):
@@ -125,8 +123,9 @@ class AveragedDistribution(Law):
 
     def entropy(self) -> Array:
         """Differential entropy: (N,)."""
-        log_slope = self._log_slope @ _gaussian_weights(NODES)
-        return log_slope + 0.5 * np.log(2.0 * np.pi * np.e)
+        secants = np.maximum(np.diff(self._fine(), axis=1) / np.diff(FINE), TINY)
+        middle = 0.5 * (FINE[1:] + FINE[:-1])
+        return np.log(secants) @ _gaussian_weights(middle) + 0.5 * np.log(2.0 * np.pi * np.e)
 
     def _quantiles(self, levels: Array) -> Array:
         return np.mean([law.ppf(levels) for law in self._laws], axis=0)
@@ -144,9 +143,10 @@ class AveragedDistribution(Law):
 
     def mode(self) -> Array:
         """Where the predictive density is highest: (N,)."""
-        log_slope = np.stack([np.interp(FINE, NODES, row) for row in self._log_slope])
-        best = np.argmax(-0.5 * FINE**2 - log_slope, axis=1)
-        return np.take_along_axis(self._fine(), best[:, None], axis=1)[:, 0]
+        fine = self._fine()
+        secants = np.maximum(np.diff(fine, axis=1) / np.diff(FINE), TINY)
+        best = np.argmax(-0.125 * (FINE[1:] + FINE[:-1]) ** 2 - np.log(secants), axis=1)
+        return np.take_along_axis(fine, best[:, None], axis=1)[:, 0]
 
     def sample(self, n: int = 1, random_state: Any = None) -> Array:
         """Draws from the predictive distribution, independent across rows: (N, n)."""
@@ -165,7 +165,7 @@ class AveragedDistribution(Law):
 
     @cached_property
     def _on_nodes(self) -> tuple[Array, Array]:
-        """Quantiles at the levels of `NODES`, and slopes so limited that none cross: (N, 49)."""
+        """Quantiles at the levels of `NODES`, and slopes so limited that none cross: (N, 97)."""
         levels = np.tile(special.ndtr(NODES), (self._n_rows, 1))
         quantiles, slopes = self._quantiles_and_slopes(levels)
         steep = 3.0 * np.diff(quantiles, axis=1) / np.diff(NODES)
@@ -173,10 +173,6 @@ class AveragedDistribution(Law):
             np.concatenate(p, 1) for p in ((steep[:, :1], steep), (steep, steep[:, -1:]))
         )
         return quantiles, np.minimum(slopes, np.minimum(before, after))
-
-    @property
-    def _log_slope(self) -> Array:
-        return np.log(self._on_nodes[1])
 
     def _fine(self) -> Array:
         """Quantiles at the levels of `FINE`."""
@@ -195,17 +191,24 @@ class AveragedDistribution(Law):
     def _solve(self, y: Array) -> tuple[Array, Array]:
         """Where the quantile function is y (N, Q), as quantiles of N(0, 1), and its slope there.
 
-        Beyond the grid it goes on as a straight line.
+        Newton's method, with halvings of what is known to hold the answer; beyond the grid the
+        quantile function goes on as a straight line.
         """
         fine = self._fine()
         z = np.stack([np.interp(v, q, FINE) for v, q in zip(y, fine, strict=True)])
-        for _ in range(2):
+        low, high = np.full_like(z, FINE[0]), np.full_like(z, FINE[-1])
+        step, slope = np.zeros_like(z), np.ones_like(z)
+        for _ in range(MAX_ITERATIONS):
             q, slope = self._quantiles_and_slopes(special.ndtr(z))
+            low, high = np.where(q < y, z, low), np.where(q < y, high, z)
             step = (y - q) / slope
-            z = np.clip(z + step, FINE[0], FINE[-1])
-        q, slope = self._quantiles_and_slopes(special.ndtr(z))
+            if np.all((np.abs(step) < 1e-7) | (high - low < 1e-9)):
+                break
+            newton = z + step
+            inside = (newton > low) & (newton < high)
+            z = np.where(inside, newton, 0.5 * (low + high))
         outside = (y < fine[:, :1]) | (y > fine[:, -1:])
-        return np.where(outside, z + (y - q) / slope, z), slope
+        return np.where(outside | (np.abs(step) < 1e-7), z + step, z), slope
 
 
 def _gaussian_weights(z: Array) -> Array:

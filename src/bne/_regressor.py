@@ -237,7 +237,8 @@ class BNERegressor(RegressorMixin, BaseEstimator):
 
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         settings = {name: getattr(self, name) for name in SAMPLING}
-        settings["residual"] = getattr(self.residual, "__name__", self.residual)
+        if self.residual is not None:
+            data = data | {"residual": resolve_kernel(self.residual)(np.linspace(0.0, 5.0, 64))}
         number = isinstance(self.random_state, int | np.integer)
         settings["random_state"] = seed if number else None
         return open_checkpoint(self.checkpoint, data, settings, seed)
@@ -333,10 +334,10 @@ class BNERegressor(RegressorMixin, BaseEstimator):
                 _uncertainty.decompose(whole, closed, rows, measure, scale)
                 for whole, closed in zip(self._thinned(stage), self._closed(stage), strict=True)
             ]
-            total = None
-            if len(parts) > 1 and parts[0].mean is not None:
+            averaged = parts[0]
+            if len(parts) > 1:
                 total = law.entropy() if measure == "entropy" else law.var()
-            averaged = average_parts(parts, total)
+                averaged = average_parts(parts, total)
         mean = law.mean() if averaged.mean is None else self.scaling_.undo_outcome(averaged.mean)
         return Decomposition(
             **averaged.values,

@@ -119,7 +119,9 @@ def sample(
         settled = slice(length // 2, None)
         q, g = coordinates(z.position), coordinates.pull_back(z.gradient)
         starts = q[:, -1]
-        coordinates = fisher_map(*(_flat(a[:, settled]) for a in (q, g)), coordinates)
+        q, g = (_flat(a[:, settled]) for a in (q, g))
+        if len(q) > 1:
+            coordinates = fisher_map(q, g, coordinates)
     adapting = settings.warmup - sum(lengths)
     last = (seed, len(ROUNDS)), checkpoint.part("draws")
     z = run(coordinates, starts, adapting, settings.draws, *last)

@@ -64,14 +64,19 @@ class Answerer(NamedTuple):
             split(d if has_G else None, gaussian.moments(rows), "variance", scale)
             for d, gaussian in zip(draws, self.gaussians, strict=True)
         ]
-        total = None
-        if has_G and len(parts) > 1:
-            laws = [
-                PredictiveDistribution(lambda _, d=d: d, len(rows.f), len(d.mu), self.scaling)
-                for d in draws
-            ]
-            total = AveragedDistribution(laws).var()
-        return average_parts(parts, total)
+        if len(parts) == 1:
+            return parts[0]
+        laws = [
+            PredictiveDistribution(
+                lambda part, w=w: w.conditional(rows.part(part)),
+                len(rows.f),
+                len(d.mu),
+                self.scaling,
+                w.row_elements,
+            )
+            for w, d in zip(self.wholes, draws, strict=True)
+        ]
+        return average_parts(parts, AveragedDistribution(laws).var())
 
 
 def prepare(model: Any, quantiles: Sequence[float] = QUANTILES) -> Answerer:

@@ -28,7 +28,7 @@ def predict_grid(model: Any, grid: Any, *, quantiles: Sequence[float] = _table.Q
     Returns
     -------
     xarray.Dataset
-        One variable an answer, over all dimensions of `grid`, with its coordinates; lazy where
+        One variable an answer, over all dimensions of those columns, with coordinates; lazy where
         `grid` is. ``.to_zarr(path)`` then computes and writes one chunk at a time.
 
     Examples
@@ -47,7 +47,8 @@ def predict_grid(model: Any, grid: Any, *, quantiles: Sequence[float] = _table.Q
         )
     whole = xr.broadcast(*(grid[name].reset_coords(drop=True) for name in names))
     columns = xr.Dataset({f"column{i}": values.variable for i, values in enumerate(whole)})
-    columns = columns.chunk(grid.chunksizes) if grid.chunksizes else columns
+    chunks = grid[names].unify_chunks().chunksizes
+    columns = columns.chunk(chunks) if chunks else columns
     answerer = _table.prepare(model, quantiles)
     names_out = _table.column_names(answerer)
     some = columns["column0"]

@@ -31,6 +31,10 @@ FITTED = ("expert_names_", "columns_", "n_rows_", "scaling_", "posterior_", "wei
 DESCRIPTION, ARRAYS, ESTIMATORS = "model.json", "arrays.nc", "estimators.skops"
 
 
+UMASK = os.umask(0)  # it can only be read by setting it, which threads must not do
+os.umask(UMASK)
+
+
 class ModelFileError(ValueError):
     """A file that is not a whole model file of a version this package reads."""
 
@@ -134,9 +138,7 @@ class atomic:  # noqa: N801  used like a function
         if kind is not None:
             self._temporary.unlink(missing_ok=True)
             return
-        umask = os.umask(0)
-        os.umask(umask)
-        self._temporary.chmod(0o666 & ~umask)
+        self._temporary.chmod(0o666 & ~UMASK)
         self._temporary.replace(self.path)
 
 
@@ -249,7 +251,7 @@ def _decode(value: Any, arrays: dict[str, Array]) -> Any:
     decoders: dict[str, Callable[[], Any]] = {
         "float": lambda: float.fromhex(value["float"]),
         "array": lambda: arrays[value["array"]],
-        "empty": lambda: np.empty(value["empty"], _plain_dtype(value["dtype"])),
+        "empty": lambda: _empty(value["empty"], value["dtype"]),
         "tuple": lambda: tuple(_decode(v, arrays) for v in value["tuple"]),
         "dict": lambda: {k: _decode(v, arrays) for k, v in value["dict"].items()},
         "type": lambda: _types()[value["type"]](
@@ -261,11 +263,11 @@ def _decode(value: Any, arrays: dict[str, Array]) -> Any:
     return decoders[next(iter(value))]()
 
 
-def _plain_dtype(name: str) -> np.dtype:
+def _empty(shape: Sequence[int], name: str) -> Array:
     dtype = np.dtype(name)
-    if dtype.hasobject:
-        raise ModelFileError("A model file holds numbers only.")
-    return dtype
+    if dtype.hasobject or 0 not in shape:
+        raise ModelFileError("A model file holds numbers only, each in its array.")
+    return np.empty(shape, dtype)
 
 
 def _parameters(model: "BNERegressor") -> dict[str, Any]:
@@ -308,18 +310,33 @@ def _to_netcdf(arrays: dict[str, Array]) -> bytes:
 
 
 def _from_netcdf(data: bytes) -> dict[str, Array]:
-    import xarray as xr
+    """Arrays of numbers, stored in these bytes and nowhere else."""
+    import h5py
 
-    with xr.open_dataset(io.BytesIO(data), engine="h5netcdf", phony_dims="access") as dataset:
-        if dataset.nbytes > len(data):
-            raise ModelFileError(f"{ARRAYS} claims {dataset.nbytes:,} bytes; it has {len(data):,}.")
-        return {str(name): np.array(variable.values) for name, variable in dataset.items()}
+    arrays: dict[str, Array] = {}
+    with h5py.File(io.BytesIO(data), "r") as file:
+        members = {n: file[n] for n in file if isinstance(file.get(n, getlink=True), h5py.HardLink)}
+        for name, member in members.items():
+            if not isinstance(member, h5py.Dataset) or name.startswith("axis"):
+                continue  # the dimensions
+            elsewhere = member.is_virtual or member.external or member.chunks is not None
+            if elsewhere or member.dtype.kind not in "biuf":
+                raise ModelFileError(f"{ARRAYS} holds {name!r} in another way than bne writes it.")
+            if member.nbytes > len(data):
+                raise ModelFileError(
+                    f"{ARRAYS} claims {member.nbytes:,} bytes; it has {len(data):,}."
+                )
+            values = member[()]
+            arrays[name] = values.astype(bool) if member.attrs.get("dtype") == "bool" else values
+    return arrays
 
 
 def _load_estimators(data: bytes | None, trusted: Sequence[str]) -> dict[str, Any]:
     if data is None:
         return {}
     skops = _skops()
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        _refuse_bombs(archive.infolist(), len(data), ESTIMATORS)
     unknown = sorted(set(skops.get_untrusted_types(data=data)) - set(trusted))
     if unknown:
         raise ModelFileError(

@@ -32,7 +32,14 @@ class BNEDistribution(BaseDistribution):
     def __init__(self, model: Any, X: Any, index: Any = None, columns: Any = None) -> None:
         self.model = model
         self.X = X
-        super().__init__(index=index, columns=columns)
+        super().__init__(
+            index=X.index if index is None else index,
+            columns=pd.Index(["y"]) if columns is None else columns,
+        )
+
+    def _iat(self, rowidx: Any = None, colidx: Any = None) -> "BNEDistribution":
+        """One row, still as a frame."""
+        return self._iloc(rowidx, colidx)
 
     def _law(self) -> Any:
         return self.model.predict_distribution(self.X)

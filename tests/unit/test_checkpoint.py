@@ -82,6 +82,20 @@ def test_a_damaged_block_and_what_follows_it_are_made_again(unbroken, tmp_path, 
     assert_same(fit(tmp_path), unbroken)
 
 
+def test_blocks_of_another_run_are_not_taken_for_this_ones(tmp_path):
+    """Their shapes are the same, and somebody has removed the description."""
+    fit(tmp_path, calibration=None, random_state=1)
+    (tmp_path / "run.json").unlink()
+    expected = positions(fit(None, calibration=None))
+    assert_same(fit(tmp_path, calibration=None), expected)
+
+
+def test_another_kernel_function_of_the_same_name_is_refused(tmp_path):
+    fit(tmp_path, calibration=None, residual=lambda r: np.exp(-r))
+    with pytest.raises(_checkpoint.CheckpointError, match="other residual"):
+        fit(tmp_path, calibration=None, residual=lambda r: np.exp(-0.5 * r**2))
+
+
 def test_other_data_or_settings_are_refused(tmp_path):
     fit(tmp_path, calibration=None)
     with pytest.raises(_checkpoint.CheckpointError, match="other draws"):

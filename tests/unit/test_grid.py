@@ -53,7 +53,8 @@ def test_cells_equal_the_table(model, grid):
 
 def test_a_chunked_grid_is_lazy_and_written_by_chunks(model, grid, tmp_path):
     zarr = pytest.importorskip("zarr")
-    chunked = grid.chunk({"time": 1, "lon": 4, "lat": 5})
+    bounds = (("lat", "bnds"), np.zeros((5, 2)))
+    chunked = grid.assign(lat_bnds=bounds).chunk({"time": 1, "lon": 4, "lat": 5, "bnds": 2})
     lazy = predict_grid(model, chunked)
     assert all(hasattr(v.data, "dask") for v in lazy.values())
     lazy.to_zarr(tmp_path / "out.zarr", consolidated=False)

@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 import bne
-from bne import BNERegressor, _gaussian, _joint, _model, _partition, _table
+from bne import BNERegressor, _bias, _gaussian, _joint, _model, _partition, _table
 from bne._gaussian import Hyperparameters
 from bne._kernels import make_feature_map, resolve_kernel
 from bne._logistic import Logistic
@@ -159,8 +159,33 @@ def test_a_law_of_two_narrow_peaks_has_ordered_quantiles():
     law = _partition.AveragedDistribution([Peaks(), Peaks()])
     assert np.all(np.diff(law._fine(), axis=1) >= 0)
     assert np.all(np.isfinite(law.entropy())) and np.all(np.isfinite(law.mode()))
+    y = np.tile(np.linspace(-3.2, 3.2, 41), (2, 1))
+    np.testing.assert_allclose(law.cdf(y), Peaks()._law.cdf(y), atol=1e-6)
     # a jump of the quantile function is spread over two cells of the grid, a fifth of the mass
     np.testing.assert_allclose(law.var(), 9.0 + 0.05**2, rtol=0.1)
+
+
+def test_average_of_two_equal_mixtures_is_that_mixture():
+    """Its quantile function is steep between the modes, where Newton's steps would leave it."""
+
+    class Two(Gaussian):
+        def __init__(self):
+            self._law = stats.Mixture(
+                [stats.Normal(mu=-2.0, sigma=0.5), stats.Normal(mu=2.0, sigma=0.5)]
+            )
+
+        def ppf(self, levels):
+            return self._law.icdf(levels)
+
+        def logpdf(self, y):
+            return self._law.logpdf(y)
+
+    law, expected = _partition.AveragedDistribution([Two(), Two()]), Two()._law
+    y = np.tile(np.linspace(-4.0, 4.0, 81), (2, 1))
+    np.testing.assert_allclose(law.cdf(y), expected.cdf(y), atol=1e-8)
+    np.testing.assert_allclose(law.logpdf(y), expected.logpdf(y), atol=1e-5)
+    np.testing.assert_allclose(law.entropy(), expected.entropy(), atol=0.05)
+    assert np.all(np.abs(np.abs(law.mode()) - 2.0) < 0.05)
 
 
 def test_average_of_sorted_draws_is_the_average_of_quantiles():
@@ -209,6 +234,16 @@ def partitioned():
     model = BNERegressor(EXPERTS, partitions=2, n_jobs=2, **QUICK)
     with pytest.warns(bne.SamplingWarning):
         return model.fit(data.X, data.y), data
+
+
+def test_modes_of_one_shard_do_not_speak_for_all(partitioned, monkeypatch):
+    model, data = partitioned
+    shards = iter([np.ones((200, 3)), np.zeros((200, 3))])
+    monkeypatch.setattr(
+        _bias, "bias_draws", lambda *_: _bias.BiasDraws(np.zeros((200, 3)), next(shards))
+    )
+    report = model.detect_bias(data.X[:3], statistic="modes")
+    np.testing.assert_allclose(report.G.prob_positive, 0.75)  # one half, and half of the zeros
 
 
 def test_all_answers_of_a_partitioned_model(partitioned, tmp_path):

@@ -31,6 +31,7 @@ def test_distribution_is_the_models_own(fitted, wave):
     some = law.iloc[[1, 3]]
     np.testing.assert_allclose(some.mean()["pm"], own.mean()[[1, 3]], rtol=1e-12)
     assert law.sample(7).shape == (35, 1)
+    assert law.iat[1, 0].mean().to_numpy().item() == pytest.approx(own.mean()[1])
 
 
 def test_intervals_and_quantiles_of_the_base_class(fitted, wave):
