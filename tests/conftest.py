@@ -1,9 +1,10 @@
 """Shared fixtures. Arrays of different rank must not broadcast by accident."""
 
 import jax
+import numpy as np
 import pytest
 
-from bne import BNERegressor
+from bne import BNERegressor, _joint
 from bne.datasets import make_wave_1d
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -20,3 +21,22 @@ def wave():
 def wave_model(wave):
     """The 1-D experiment at n = 100 with default settings."""
     return BNERegressor(EXPERTS, inputs=["x"], random_state=0, n_jobs=2).fit(wave.X, wave.y)
+
+
+def joint_data(x, F, y, table, grid, features, priors, weights, times=1, **more):
+    """Data of the joint density, every row `times` times."""
+
+    def repeat(a, axis=0):
+        return np.repeat(a, times, axis=axis)
+
+    return _joint.build_data(
+        F=repeat(F),
+        y=repeat(y),
+        table=repeat(table, 1),
+        grid=grid,
+        table_G=repeat(features.tabulate(x), 1),
+        features=features,
+        priors=priors,
+        weights=repeat(weights),
+        **more,
+    )

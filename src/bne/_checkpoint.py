@@ -8,6 +8,7 @@ what is gone on from.
 """
 
 import hashlib
+import io
 import json
 import time
 from collections.abc import Mapping
@@ -73,6 +74,11 @@ def open_checkpoint(
     }
     description = folder / DESCRIPTION
     if not description.exists():
+        if next(folder.rglob("*.npz"), None) is not None:
+            raise CheckpointError(
+                f"{str(folder)!r} has draws, but no {DESCRIPTION} that says of what run. Name "
+                "another folder, or delete this one."
+            )
         with atomic(description) as file:
             file.write(json.dumps(now | {"seed": seed}, indent=1).encode())
     text = description.read_text()
@@ -156,10 +162,13 @@ class ChainLog:
 
 
 def _read(path: Path) -> dict[str, Array] | None:
-    """Arrays of a file, or None where it is damaged."""
+    """Arrays of a file, or None where it is damaged; a disk that cannot be read is no damage."""
+    data = path.read_bytes()
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
+    except MemoryError:
+        raise
     except Exception:  # zipfile and numpy have a dozen ways to fail on a damaged file
         return None
 

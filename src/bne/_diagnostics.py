@@ -33,6 +33,15 @@ def summarise(quantities: dict[str, Array]) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").astype(float)
 
 
+def health(draws: list[Any], names: list[str]) -> tuple[pd.DataFrame, dict[str, Array]]:
+    """Diagnostics of every shard, one below the other, and the sampler's statistics, joined."""
+    tables = [summarise(d.quantities(names)) for d in draws]
+    if len(tables) > 1:
+        tables = [t.rename(index=lambda n, i=i: f"shard {i}: {n}") for i, t in enumerate(tables)]
+    statistics = {k: np.concatenate([d.statistics[k] for d in draws]) for k in draws[0].statistics}
+    return pd.concat(tables), statistics
+
+
 def warn_if_unhealthy(stage: str, table: pd.DataFrame, statistics: dict[str, Array]) -> None:
     """One warning for a stage, naming each problem and its remedy."""
     problems = []

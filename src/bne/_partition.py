@@ -18,6 +18,8 @@ from scipy.interpolate import CubicHermiteSpline
 from sklearn.utils import check_random_state
 
 from bne._predictive import Law, PredictiveDistribution
+from bne._scaling import Scaling
+from bne._stages import Rows, Stage
 from bne._typing import Array, Integers
 from bne._uncertainty import NAMES, Parts
 
@@ -209,6 +211,21 @@ class AveragedDistribution(Law):
             z = np.where(inside, newton, 0.5 * (low + high))
         outside = (y < fine[:, :1]) | (y > fine[:, -1:])
         return np.where(outside | (np.abs(step) < 1e-7), z + step, z), slope
+
+
+def make_law(stages: Sequence[Stage], rows: Rows, scaling: Scaling) -> Law:
+    """Predictive distribution at N rows: of the only stage, or averaged over shards."""
+    laws = [
+        PredictiveDistribution(
+            lambda part, stage=stage: stage.conditional(rows.part(part)),
+            len(rows.f),
+            len(stage.draws.omega),
+            scaling,
+            stage.row_elements,
+        )
+        for stage in stages
+    ]
+    return laws[0] if len(laws) == 1 else AveragedDistribution(laws)
 
 
 def _gaussian_weights(z: Array) -> Array:

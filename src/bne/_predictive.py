@@ -4,6 +4,7 @@ The predictive CDF is the average over posterior draws of ``F_s(y | x)``; quanti
 average. Rows are worked in chunks, so that memory does not grow with their number.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -105,7 +106,7 @@ def by_row(function: Callable[[Array, Integers], Array], values: Array) -> Array
 DrawsAt = Callable[[slice], ConditionalDraws]
 
 
-class Law:
+class Law(ABC):
     """What all predictive distributions at N rows share.
 
     An argument `y` (or a level `q`) of shape (N,) is taken row by row, (N, Q) gives (N, Q), and a
@@ -118,25 +119,25 @@ class Law:
         """Return the number of rows."""
         return self._n_rows
 
+    @abstractmethod
     def var(self) -> Array:
         """Predictive variance: (N,)."""
-        raise NotImplementedError
 
     def std(self) -> Array:
         """Predictive standard deviation: (N,)."""
         return np.sqrt(self.var())
 
+    @abstractmethod
     def logpdf(self, y: ArrayLike) -> Array:
         """Log predictive density."""
-        raise NotImplementedError
 
     def pdf(self, y: ArrayLike) -> Array:
         """Predictive density."""
         return np.exp(self.logpdf(y))
 
+    @abstractmethod
     def _quantiles(self, levels: Array) -> Array:
         """Quantiles at levels (N, Q) in (0, 1)."""
-        raise NotImplementedError
 
     def ppf(self, q: ArrayLike) -> Array:
         """Quantiles: the inverse of the CDF."""

@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
 from bne import _experts
-from bne._diagnostics import summarise, warn_if_unhealthy
+from bne._diagnostics import health, warn_if_unhealthy
 from bne._kernels import KernelFunction, resolve_kernel
 from bne._scaling import fit_scaling
 from bne._typing import Array
@@ -228,7 +228,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         self.weights_ = np.mean([s.draws.omega for s in self._stages("full")], axis=(0, 1))
         for name in self.posterior_.parts[0].stages:
             draws = [part.stages[name].draws for part in self.posterior_.parts]
-            warn_if_unhealthy(name, *_health(draws, self.expert_names_))
+            warn_if_unhealthy(name, *health(draws, self.expert_names_))
         return self
 
     def _open_checkpoint(self, data: dict[str, Array]) -> Any:
@@ -279,20 +279,9 @@ class BNERegressor(RegressorMixin, BaseEstimator):
 
     def _distribution(self, rows: Any, stage: str = "full") -> Any:
         """Predictive distribution at rows in the model's units."""
-        from bne._partition import AveragedDistribution
-        from bne._predictive import PredictiveDistribution
+        from bne._partition import make_law
 
-        laws = [
-            PredictiveDistribution(
-                lambda part, posterior=posterior: posterior.conditional(rows.part(part)),
-                len(rows.f),
-                len(posterior.draws.omega),
-                self.scaling_,
-                posterior.row_elements,
-            )
-            for posterior in self._thinned(stage)
-        ]
-        return laws[0] if len(laws) == 1 else AveragedDistribution(laws)
+        return make_law(self._thinned(stage), rows, self.scaling_)
 
     def _thinned(self, stage: str) -> list[Any]:
         """Stages with the draws that answers are averaged over, shared out among shards."""
@@ -407,7 +396,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
     def diagnostics(self, stage: str = "full") -> pd.DataFrame:
         """ESS and R-hat of weights and hyperparameters; the sampler's totals are in ``.attrs``."""
         draws = [s.draws for s in self._stages(stage)]
-        table, statistics = _health(draws, self.expert_names_)
+        table, statistics = health(draws, self.expert_names_)
         table.attrs = {
             "divergences": int(np.sum(statistics["diverging"])),
             "steps_per_draw": float(np.mean(statistics["n_steps"])),
@@ -503,15 +492,6 @@ class BNERegressor(RegressorMixin, BaseEstimator):
             raise ValueError(
                 f"`target_acceptance` must lie in (0, 1); got {self.target_acceptance!r}."
             )
-
-
-def _health(draws: list[Any], names: list[str]) -> tuple[pd.DataFrame, dict[str, Array]]:
-    """Diagnostics of every shard, one below the other, and the sampler's statistics, joined."""
-    tables = [summarise(d.quantities(names)) for d in draws]
-    if len(tables) > 1:
-        tables = [t.rename(index=lambda n, i=i: f"shard {i}: {n}") for i, t in enumerate(tables)]
-    statistics = {k: np.concatenate([d.statistics[k] for d in draws]) for k in draws[0].statistics}
-    return pd.concat(tables), statistics
 
 
 def _drop_unpredicted(x: Array, f: Array, y: Array) -> tuple[Array, Array, Array]:

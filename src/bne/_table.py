@@ -8,8 +8,8 @@ import pandas as pd
 from joblib import Parallel, delayed
 
 from bne._bias import summarise
-from bne._partition import AveragedDistribution, average_draws, average_parts
-from bne._predictive import ConditionalDraws, PredictiveDistribution, invert
+from bne._partition import average_draws, average_parts, make_law
+from bne._predictive import ConditionalDraws, invert
 from bne._scaling import Scaling
 from bne._stages import Rows, Stage
 from bne._threads import single_blas_thread
@@ -66,17 +66,7 @@ class Answerer(NamedTuple):
         ]
         if len(parts) == 1:
             return parts[0]
-        laws = [
-            PredictiveDistribution(
-                lambda part, w=w: w.conditional(rows.part(part)),
-                len(rows.f),
-                len(d.mu),
-                self.scaling,
-                w.row_elements,
-            )
-            for w, d in zip(self.wholes, draws, strict=True)
-        ]
-        return average_parts(parts, AveragedDistribution(laws).var())
+        return average_parts(parts, make_law(self.wholes, rows, self.scaling).var())
 
 
 def prepare(model: Any, quantiles: Sequence[float] = QUANTILES) -> Answerer:

@@ -82,12 +82,23 @@ def test_a_damaged_block_and_what_follows_it_are_made_again(unbroken, tmp_path, 
     assert_same(fit(tmp_path), unbroken)
 
 
-def test_blocks_of_another_run_are_not_taken_for_this_ones(tmp_path):
-    """Their shapes are the same, and somebody has removed the description."""
-    fit(tmp_path, calibration=None, random_state=1)
+def test_draws_without_a_description_are_refused_and_kept(tmp_path):
+    fit(tmp_path, calibration=None)
     (tmp_path / "run.json").unlink()
-    expected = positions(fit(None, calibration=None))
-    assert_same(fit(tmp_path, calibration=None), expected)
+    before = files(tmp_path)
+    with pytest.raises(_checkpoint.CheckpointError, match=r"no run\.json"):
+        fit(tmp_path, calibration=None)
+    assert files(tmp_path) == before
+
+
+def test_blocks_of_another_run_are_not_taken_for_this_ones(tmp_path):
+    """Their shapes are the same; on a worker's own disk nothing else tells them apart."""
+    fit(tmp_path / "old", calibration=None, random_state=1)
+    fit(tmp_path / "new", calibration=None)
+    for path in files(tmp_path / "old"):
+        other = tmp_path / "new" / path.relative_to(tmp_path / "old")
+        other.write_bytes(path.read_bytes())
+    assert_same(fit(tmp_path / "new", calibration=None), positions(fit(None, calibration=None)))
 
 
 def test_another_kernel_function_of_the_same_name_is_refused(tmp_path):

@@ -12,6 +12,7 @@ from bne._cgp import ConstrainedGP
 from bne._kernels import interpolate, make_feature_map, resolve_kernel
 from bne._logistic import Logistic
 from bne._priors import InverseGamma, Priors, length_scale_grid
+from conftest import joint_data
 
 LOGISTIC = Logistic()
 
@@ -28,16 +29,8 @@ def make_problem(construction):
     grid = length_scale_grid(priors.ell, 32)
     table = make_feature_map(resolve_kernel("matern32"), x[:12], grid).tabulate(x)
     features = _joint.make_calibration(construction, x, np.ones(1), 0, has_residual=True)
-    data = _joint.build_data(
-        F=F,
-        y=y,
-        table=table,
-        grid=grid,
-        table_G=features.tabulate(x),
-        features=features,
-        priors=priors,
-        weights=_joint.row_weights(x, y - F @ [0.7, 0.1]),
-    )
+    weights = _joint.row_weights(x, y - F @ [0.7, 0.1])
+    data = joint_data(x, F, y, table, grid, features, priors, weights)
     mode = np.log([0.7, 0.4, 0.4, 1.0])
     return data, _joint.starts(data, mode, 3, rng), (F, y, table, features, x)
 

@@ -18,7 +18,7 @@ from bne._kernels import make_feature_map, resolve_kernel
 from bne._logistic import Logistic
 from bne._priors import InverseGamma, Priors, length_scale_grid
 from bne.datasets import make_wave_1d
-from conftest import EXPERTS
+from conftest import EXPERTS, joint_data
 
 QUICK = {"inputs": ["x"], "chains": 2, "warmup": 100, "draws": 100, "random_state": 0}
 
@@ -57,17 +57,7 @@ def test_joint_density_of_rows_that_count_three_times(problem):
     weights = _joint.row_weights(x, y - F @ [0.7, 0.1])
 
     def density(times, power):
-        data = _joint.build_data(
-            F=np.repeat(F, times, axis=0),
-            y=np.repeat(y, times),
-            table=np.repeat(table, times, axis=1),
-            grid=grid,
-            table_G=np.repeat(features.tabulate(x), times, axis=1),
-            features=features,
-            priors=priors,
-            weights=np.repeat(weights, times),
-            power=power,
-        )
+        data = joint_data(x, F, y, table, grid, features, priors, weights, times=times, power=power)
         start = _joint.starts(data, np.log([0.7, 0.4, 0.4, 1.0]), 1, np.random.default_rng(1))[0]
         with jax.enable_x64(True):
             return float(_model.log_density(jnp.asarray(start), jax.tree.map(jnp.asarray, data)))
@@ -80,17 +70,7 @@ def test_pinned_hyperparameters_do_not_move(problem):
     x, F, y, priors, grid, table = problem
     features = _joint.make_calibration(Logistic(), x, np.ones(1), 0, has_residual=True)
     pinned = np.array([-0.3, -0.5, 0.1, np.nan, 0.2, 0.3, 0.4])
-    data = _joint.build_data(
-        F=F,
-        y=y,
-        table=table,
-        grid=grid,
-        table_G=features.tabulate(x),
-        features=features,
-        priors=priors,
-        weights=np.ones(20),
-        pinned=pinned,
-    )
+    data = joint_data(x, F, y, table, grid, features, priors, np.ones(20), pinned=pinned)
     starts = _joint.starts(data, np.log([0.7, 0.4, 0.4, 1.0]), 3, np.random.default_rng(1))
     h = np.array(_joint.unpack_draws(starts[None], data).h)
     free = np.isnan(pinned)
