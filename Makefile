@@ -4,15 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test test-newer check docs bench paper lock clean
+.PHONY: setup demo test test-newer check docs bench paper lock audit clean
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml lock.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "bne needs Python 3.11 or newer; got $$($(PYTHON) --version). Run make PYTHON=python3.12 ..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement lock.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $(STAMP)
 
 demo: setup
@@ -43,12 +44,17 @@ FIGURE ?= all
 paper: setup
 	$(BIN)/bne reproduce $(FIGURE)
 
-# Resolve the newest versions that satisfy pyproject.toml, for every platform.
+# Resolve the newest versions that satisfy pyproject.toml, for every platform, with their hashes.
 lock:
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --all-extras --no-emit-index-url \
-		--custom-compile-command "make lock" --output-file constraints.txt pyproject.toml
+		--generate-hashes --custom-compile-command "make lock" --output-file lock.txt pyproject.toml
+
+# Known weaknesses of what lock.txt pins; asks PyPI itself, which mirrors do not answer for.
+audit: setup
+	$(BIN)/python -m pip install --quiet pip-audit
+	$(BIN)/pip-audit --requirement lock.txt --require-hashes --disable-pip --progress-spinner off
 
 clean:
 	rm -rf $(VENV) out .pytest_cache .ruff_cache

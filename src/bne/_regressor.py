@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -14,8 +14,11 @@ from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d,
 from bne import _experts
 from bne._diagnostics import health, warn_if_unhealthy
 from bne._kernels import KernelFunction, resolve_kernel
-from bne._scaling import fit_scaling
+from bne._scaling import Scaling, fit_scaling
 from bne._typing import Array
+
+if TYPE_CHECKING:
+    from bne._posterior import Posterior
 
 STAGES = ("ensemble", "additive", "full")
 CALIBRATIONS = ("logistic", "cgp")
@@ -130,7 +133,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.estimators = estimators
+        self.estimators: Sequence[tuple[str, Any]] | None = estimators
         self.inputs = inputs
         self.geographic = geographic
         self.residual = residual
@@ -198,18 +201,18 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         )
         x = _experts.numeric(X, columns.inputs)
         x, f, y = _drop_unpredicted(x, f, y)
-        self.expert_names_ = [name for name, _ in estimators]
+        self.expert_names_: list[str] = [name for name, _ in estimators]
         self.estimators_ = fitted
         self.columns_ = columns
-        self.n_rows_ = len(y)
+        self.n_rows_: int = len(y)
         _warn_constant(self.expert_names_, f)
         geographic = _experts.resolve_geographic(
             self.geographic, columns.inputs, names, self.n_features_in_, x
         )
-        self.scaling_ = fit_scaling(x, f, y, geographic)
+        self.scaling_: Scaling = fit_scaling(x, f, y, geographic)
         rows, y = Rows(self.scaling_.inputs(x), self.scaling_.outcome(f)), self.scaling_.outcome(y)
         checkpoint, seed = self._open_checkpoint({"inputs": rows.x, "predictions": rows.f, "y": y})
-        self.posterior_ = _posterior.sample_posterior(
+        self.posterior_: Posterior = _posterior.sample_posterior(
             rows,
             y,
             kernel=None if self.residual is None else resolve_kernel(self.residual),
@@ -225,7 +228,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
             verbose=bool(self.verbose),
             checkpoint=checkpoint,
         )
-        self.weights_ = np.mean([s.draws.omega for s in self._stages("full")], axis=(0, 1))
+        self.weights_: Array = np.mean([s.draws.omega for s in self._stages("full")], axis=(0, 1))
         for name in self.posterior_.parts[0].stages:
             draws = [part.stages[name].draws for part in self.posterior_.parts]
             warn_if_unhealthy(name, *health(draws, self.expert_names_))

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     help="Bayesian Nonparametric Ensemble: combine models, and learn why the prediction is unsure.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -10,14 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy.stats import gamma, weibull_min
-from scipy.stats.distributions import rv_frozen
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ExpSineSquared
+
+from bne._typing import Array
 
 __all__ = ["SimulatedData", "Truth", "make_gamma_0d", "make_wave_1d"]
 
@@ -74,38 +76,38 @@ class Truth:
         ``draw_x(n, generator)`` draws n inputs of the ensemble's data, shape (n,).
     """
 
-    distribution: Callable[[np.ndarray], rv_frozen]
-    draw_x: Callable[[int, np.random.Generator], np.ndarray]
+    distribution: Callable[[ArrayLike], Any]
+    draw_x: Callable[[int, np.random.Generator], Array]
 
-    def mean(self, x):
+    def mean(self, x: ArrayLike) -> Array:
         """Return E*(y|x)."""
         return self.distribution(x).mean()
 
-    def std(self, x):
+    def std(self, x: ArrayLike) -> Array:
         """Return the standard deviation of y at x."""
         return self.distribution(x).std()
 
-    def entropy(self, x):
+    def entropy(self, x: ArrayLike) -> Array:
         """Return the differential entropy of y at x, in nats."""
         return self.distribution(x).entropy()
 
-    def cdf(self, y, x):
+    def cdf(self, y: ArrayLike, x: ArrayLike) -> Array:
         """Return F*(y|x)."""
         return self.distribution(x).cdf(y)
 
-    def pdf(self, y, x):
+    def pdf(self, y: ArrayLike, x: ArrayLike) -> Array:
         """Return the density of y at x."""
         return self.distribution(x).pdf(y)
 
-    def ppf(self, q, x):
+    def ppf(self, q: ArrayLike, x: ArrayLike) -> Array:
         """Return the quantile of level q of y at x."""
         return self.distribution(x).ppf(q)
 
-    def sample_x(self, n, random_state: RandomState = None):
+    def sample_x(self, n: int, random_state: RandomState = None) -> Array:
         """Draw n inputs from the law of x of the ensemble's data, shape (n,)."""
         return self.draw_x(_check_size(n), np.random.default_rng(random_state))
 
-    def sample_y(self, x, random_state: RandomState = None):
+    def sample_y(self, x: ArrayLike, random_state: RandomState = None) -> Array:
         """Draw one y at each x, of the shape of x."""
         generator = np.random.default_rng(random_state)
         return self.distribution(x).rvs(size=np.shape(x), random_state=generator)
@@ -128,11 +130,11 @@ class SimulatedData:
     """
 
     X: pd.DataFrame
-    y: np.ndarray
+    y: Array
     truth: Truth
-    experts: Callable[[np.ndarray], pd.DataFrame]
+    experts: Callable[[Array], pd.DataFrame]
 
-    def features(self, x) -> pd.DataFrame:
+    def features(self, x: ArrayLike) -> pd.DataFrame:
         """Return the rows of X at new inputs: same columns, same base models.
 
         Parameters
@@ -159,7 +161,7 @@ class SimulatedData:
             )
         return self.experts(x)
 
-    def sample(self, n, random_state: RandomState = None) -> SimulatedData:
+    def sample(self, n: int, random_state: RandomState = None) -> SimulatedData:
         """Draw n fresh rows from the same world, with the same base models.
 
         Parameters
@@ -177,7 +179,7 @@ class SimulatedData:
         return _draw(n, self.truth, self.experts, np.random.default_rng(random_state))
 
 
-def make_gamma_0d(n, *, random_state: RandomState = None) -> SimulatedData:
+def make_gamma_0d(n: int, *, random_state: RandomState = None) -> SimulatedData:
     """Make the 0-D experiment: y ~ Gamma(shape 1.5, scale 2) at one x.
 
     Its one base model predicts a constant, the mean of 20 draws of its own; X is that
@@ -210,7 +212,7 @@ def make_gamma_0d(n, *, random_state: RandomState = None) -> SimulatedData:
     return _draw(n, truth, experts, data_stream)
 
 
-def make_wave_1d(n, *, variant: int = 1, random_state: RandomState = None) -> SimulatedData:
+def make_wave_1d(n: int, *, variant: int = 1, random_state: RandomState = None) -> SimulatedData:
     r"""Make the 1-D experiment: a sine wave with skewed, heteroscedastic noise.
 
     .. math:: y = a \sin x + s(x)\,\epsilon, \quad \epsilon \sim
@@ -261,34 +263,34 @@ def make_wave_1d(n, *, variant: int = 1, random_state: RandomState = None) -> Si
     return _draw(n, truth, experts, data_stream)
 
 
-def _gamma_at(x):
+def _gamma_at(x: ArrayLike) -> Any:
     return gamma(a=np.full(np.shape(x), 1.5), scale=2.0)
 
 
-def _wave_at(x, *, wave: _Wave):
+def _wave_at(x: ArrayLike, *, wave: _Wave) -> Any:
     x = np.asarray(x, dtype=float)
     scale = (np.abs(np.cos(x / 2)) + 1) * _trapezoid(x, *wave.ratio, RATIO_CORNERS)
     kappa = _trapezoid(x, *wave.shape, SHAPE_CORNERS)
     return weibull_min(c=kappa, loc=wave.amplitude * np.sin(x), scale=scale)
 
 
-def _trapezoid(x, low, high, corners):
+def _trapezoid(x: Array, low: float, high: float, corners: tuple[float, ...]) -> Array:
     """Return `low` outside the corners, `high` between the inner two, linear between."""
     return np.interp(x, corners, (low, high, high, low))
 
 
-def _single_x(n, generator):
+def _single_x(n: int, generator: np.random.Generator) -> Array:
     """Return the one x of the 0-D world, n times."""
     del generator  # nothing is random here; the signature is Truth.draw_x's
     return np.zeros(n)
 
 
-def _clustered_x(n, generator, *, widening):
+def _clustered_x(n: int, generator: np.random.Generator, *, widening: float) -> Array:
     cluster = generator.integers(len(X_CENTRES), size=n)
     return generator.normal(X_CENTRES[cluster], widening * X_SCALES[cluster])
 
 
-def _fit_experts(truth, generator):
+def _fit_experts(truth: Truth, generator: np.random.Generator) -> dict[str, Any]:
     """Train the three base models on 20 points of their own.
 
     Kernel and noise are held fixed: base models are given, not tuned, and tuning on 20
@@ -309,22 +311,27 @@ def _fit_experts(truth, generator):
     }
 
 
-def _wave_features(x, *, models):
+def _wave_features(x: Array, *, models: dict[str, Any]) -> pd.DataFrame:
     columns = {name: gp.predict(x[:, None] / X_UNIT) for name, gp in models.items()}
     return pd.DataFrame({"x": x} | columns)
 
 
-def _constant_features(x, *, value):
+def _constant_features(x: Array, *, value: float) -> pd.DataFrame:
     return pd.DataFrame({"constant": np.full(len(x), value)})
 
 
-def _draw(n, truth, experts, generator):
+def _draw(
+    n: int,
+    truth: Truth,
+    experts: Callable[[Array], pd.DataFrame],
+    generator: np.random.Generator,
+) -> SimulatedData:
     x = truth.sample_x(n, random_state=generator)
     y = truth.sample_y(x, random_state=generator)
     return SimulatedData(X=experts(x), y=y, truth=truth, experts=experts)
 
 
-def _streams(random_state):
+def _streams(random_state: RandomState) -> list[np.random.Generator]:
     """Return two independent generators: for the base models and for the data.
 
     They are seeded by draws rather than spawned, since a RandomState cannot spawn.
@@ -333,7 +340,7 @@ def _streams(random_state):
     return [np.random.default_rng(seed) for seed in seeds]
 
 
-def _check_size(n):
+def _check_size(n: int) -> int:
     if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
         raise ValueError(
             f"`n` must be a positive integer; got {n!r}. Pass the number of rows, for example 100."

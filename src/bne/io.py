@@ -117,7 +117,7 @@ class atomic:  # noqa: N801  used like a function
     """Open a temporary file beside `path` for writing; it takes the name when all went well."""
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path: Path = Path(path)
 
     def __enter__(self) -> Any:
         """Open the temporary file."""

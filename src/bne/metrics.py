@@ -8,11 +8,24 @@ over rows, lower is better; ``reduce=False`` keeps the rows. The formulas are th
 
 from __future__ import annotations
 
+from typing import Any, Literal, overload
+
 import numpy as np
 import scoringrules
+from numpy.typing import ArrayLike
 from scipy.integrate import trapezoid
 from scipy.stats import norm
 from scipy.stats.distributions import rv_frozen
+
+from bne._score_checks import (
+    check_grid,
+    check_interval,
+    check_levels,
+    check_no_nan,
+    check_outcomes,
+    check_rows,
+)
+from bne._typing import Array
 
 __all__ = [
     "coverage",
@@ -33,11 +46,15 @@ CRPS_LEVELS = (np.arange(1000) + 0.5) / 1000
 # The y grid of `l1_distance`: quantiles of both laws at Gaussian-spaced levels from 1e-6
 # to 1 - 1e-6, so that a narrow law is resolved as well as a wide one, and each gap cut
 # in 8. For Gaussians the step is at most 0.04 sd.
-GRID_LEVELS = norm.cdf(np.linspace(norm.ppf(1e-6), norm.isf(1e-6), 33))
+GRID_LEVELS: Array = norm.cdf(np.linspace(norm.ppf(1e-6), norm.isf(1e-6), 33))
 GRID_CUTS = 8
 
 
-def crps(y, distribution, *, reduce=True):
+@overload
+def crps(y: ArrayLike, distribution: Any, *, reduce: Literal[True] = ...) -> float: ...
+@overload
+def crps(y: ArrayLike, distribution: Any, *, reduce: Literal[False]) -> Array: ...
+def crps(y: ArrayLike, distribution: Any, *, reduce: bool = True) -> float | Array:
     r"""Return the continuous ranked probability score, :math:`\int (F - 1[y \le z])^2 dz`.
 
     The distribution's own ``crps(y)`` is used where there is one, else the quantile
@@ -63,9 +80,9 @@ def crps(y, distribution, *, reduce=True):
     >>> round(crps([0.0, 1.0], norm(loc=[0.0, 1.0])), 4)
     0.2337
     """
-    y = _check_outcomes(y)
+    y = check_outcomes(y)
     if hasattr(distribution, "crps"):
-        scores = _check_rows(distribution.crps(y), y.shape, "distribution.crps(y)")
+        scores = check_rows(distribution.crps(y), y.shape, "distribution.crps(y)")
     else:
         shape = (len(y), len(CRPS_LEVELS))
         quantiles = _rowwise(distribution, "ppf", np.broadcast_to(CRPS_LEVELS, shape))
@@ -73,7 +90,7 @@ def crps(y, distribution, *, reduce=True):
     return _reduce(scores, reduce)
 
 
-def crps_scorer(estimator, X, y):
+def crps_scorer(estimator: Any, X: Any, y: ArrayLike) -> float:
     """Return minus the mean CRPS of a fitted model's predictive distribution: greater is better.
 
     A scorer for scikit-learn, as in ``GridSearchCV(model, grid, scoring=crps_scorer)``.
@@ -87,7 +104,11 @@ def crps_scorer(estimator, X, y):
     return -crps(y, estimator.predict_distribution(X))
 
 
-def crps_ensemble(y, draws, *, reduce=True):
+@overload
+def crps_ensemble(y: ArrayLike, draws: ArrayLike, *, reduce: Literal[True] = ...) -> float: ...
+@overload
+def crps_ensemble(y: ArrayLike, draws: ArrayLike, *, reduce: Literal[False]) -> Array: ...
+def crps_ensemble(y: ArrayLike, draws: ArrayLike, *, reduce: bool = True) -> float | Array:
     r"""Return the CRPS of an empirical law, :math:`E|Z - y| - \frac12 E|Z - Z'|`.
 
     It is the score of the draws as they are; as an estimate for the law they came from
@@ -112,8 +133,8 @@ def crps_ensemble(y, draws, *, reduce=True):
     >>> crps_ensemble([0.5], [[0.0], [1.0]])
     0.25
     """
-    y = _check_outcomes(y)
-    draws = _check_no_nan(draws, "draws")
+    y = check_outcomes(y)
+    draws = check_no_nan(draws, "draws")
     if draws.ndim != 2 or draws.shape[1] != len(y):
         raise ValueError(
             f"`draws` must have shape (S, {len(y)}), draws first; got {draws.shape}. "
@@ -123,7 +144,17 @@ def crps_ensemble(y, draws, *, reduce=True):
     return _reduce(scores, reduce)
 
 
-def pinball_loss(y, quantiles, levels, *, reduce=True):
+@overload
+def pinball_loss(
+    y: ArrayLike, quantiles: ArrayLike, levels: ArrayLike, *, reduce: Literal[True] = ...
+) -> float: ...
+@overload
+def pinball_loss(
+    y: ArrayLike, quantiles: ArrayLike, levels: ArrayLike, *, reduce: Literal[False]
+) -> Array: ...
+def pinball_loss(
+    y: ArrayLike, quantiles: ArrayLike, levels: ArrayLike, *, reduce: bool = True
+) -> float | Array:
     """Return the pinball loss of predicted quantiles, averaged over rows and levels.
 
     Parameters
@@ -147,21 +178,36 @@ def pinball_loss(y, quantiles, levels, *, reduce=True):
     >>> pinball_loss([3.0], [[2.0, 4.0]], [0.5, 0.9])
     0.3
     """
-    y = _check_outcomes(y)
-    levels = _check_levels(levels, "levels")
+    y = check_outcomes(y)
+    levels = check_levels(levels, "levels")
     if levels.ndim > 1:
         raise ValueError(
             f"`levels` must be a number or have shape (Q,); got {levels.shape}. Pass "
             "one level per column of `quantiles`."
         )
-    quantiles = _check_no_nan(quantiles, "quantiles")
-    _check_rows(quantiles, y.shape + levels.shape, "quantiles")
+    quantiles = check_no_nan(quantiles, "quantiles")
+    check_rows(quantiles, y.shape + levels.shape, "quantiles")
     outcomes = y.reshape(y.shape + (1,) * levels.ndim)
     losses = scoringrules.quantile_score(outcomes, quantiles, levels, backend="numpy")
     return _reduce(losses, reduce)
 
 
-def interval_score(y, lower, upper, coverage, *, reduce=True):
+@overload
+def interval_score(
+    y: ArrayLike,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    coverage: float,
+    *,
+    reduce: Literal[True] = ...,
+) -> float: ...
+@overload
+def interval_score(
+    y: ArrayLike, lower: ArrayLike, upper: ArrayLike, coverage: float, *, reduce: Literal[False]
+) -> Array: ...
+def interval_score(
+    y: ArrayLike, lower: ArrayLike, upper: ArrayLike, coverage: float, *, reduce: bool = True
+) -> float | Array:
     """Return the interval (Winkler) score: width, plus a fine for each miss.
 
     Parameters
@@ -185,8 +231,8 @@ def interval_score(y, lower, upper, coverage, *, reduce=True):
     >>> round(interval_score([0.0, 3.0], [-1.0, -1.0], [2.0, 2.0], coverage=0.9), 6)
     13.0
     """
-    y, lower, upper = _check_interval(y, lower, upper)
-    level = _check_levels(coverage, "coverage")
+    y, lower, upper = check_interval(y, lower, upper)
+    level = check_levels(coverage, "coverage")
     if level.ndim:
         raise ValueError(
             f"`coverage` must be one number; got shape {level.shape}. Call once per coverage."
@@ -201,7 +247,11 @@ def interval_score(y, lower, upper, coverage, *, reduce=True):
     return _reduce(np.reshape(scores, y.shape), reduce)
 
 
-def log_score(y, distribution, *, reduce=True):
+@overload
+def log_score(y: ArrayLike, distribution: Any, *, reduce: Literal[True] = ...) -> float: ...
+@overload
+def log_score(y: ArrayLike, distribution: Any, *, reduce: Literal[False]) -> Array: ...
+def log_score(y: ArrayLike, distribution: Any, *, reduce: bool = True) -> float | Array:
     """Return the negative log predictive density, in nats.
 
     Parameters
@@ -225,12 +275,12 @@ def log_score(y, distribution, *, reduce=True):
     >>> round(log_score([0.0, 1.0], norm(loc=[0.0, 1.0])), 4)
     0.9189
     """
-    y = _check_outcomes(y)
-    logpdf = _check_rows(distribution.logpdf(y), y.shape, "distribution.logpdf(y)")
+    y = check_outcomes(y)
+    logpdf = check_rows(distribution.logpdf(y), y.shape, "distribution.logpdf(y)")
     return _reduce(-logpdf, reduce)
 
 
-def coverage(y, lower, upper):
+def coverage(y: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> float:
     """Return the share of outcomes inside their intervals, ends included.
 
     Parameters
@@ -250,11 +300,11 @@ def coverage(y, lower, upper):
     >>> coverage([0.0, 3.0], lower=[-1.0, -1.0], upper=[2.0, 2.0])
     0.5
     """
-    y, lower, upper = _check_interval(y, lower, upper)
+    y, lower, upper = check_interval(y, lower, upper)
     return float(np.mean((lower <= y) & (y <= upper)))
 
 
-def pit(y, distribution):
+def pit(y: ArrayLike, distribution: Any) -> Array:
     """Return the probability integral transform F(y), uniform if F is calibrated.
 
     Parameters
@@ -275,11 +325,21 @@ def pit(y, distribution):
     >>> pit([0.0, 1.0], norm(loc=[0.0, 1.0]))
     array([0.5, 0.5])
     """
-    y = _check_outcomes(y)
-    return _check_rows(distribution.cdf(y), y.shape, "distribution.cdf(y)")
+    y = check_outcomes(y)
+    return check_rows(distribution.cdf(y), y.shape, "distribution.cdf(y)")
 
 
-def l1_distance(predicted, truth, y_grid=None, *, reduce=True):
+@overload
+def l1_distance(
+    predicted: Any, truth: Any, y_grid: ArrayLike | None = None, *, reduce: Literal[True] = ...
+) -> float: ...
+@overload
+def l1_distance(
+    predicted: Any, truth: Any, y_grid: ArrayLike | None = None, *, reduce: Literal[False]
+) -> Array: ...
+def l1_distance(
+    predicted: Any, truth: Any, y_grid: ArrayLike | None = None, *, reduce: bool = True
+) -> float | Array:
     r"""Return the L1 distance of two CDFs, :math:`\int |F(y|x) - F^*(y|x)|\, dy`.
 
     Averaged over the rows x; equal, row by row, to the Wasserstein-1 distance.
@@ -310,12 +370,12 @@ def l1_distance(predicted, truth, y_grid=None, *, reduce=True):
     if y_grid is None:
         y_grid = _quantile_grid(predicted, truth)
     else:
-        y_grid = _check_grid(y_grid, _count_rows(predicted, truth))
+        y_grid = check_grid(y_grid, _count_rows(predicted, truth))
     gap = np.abs(_cdf(predicted, y_grid) - _cdf(truth, y_grid))
     return _reduce(trapezoid(gap, y_grid, axis=1), reduce)
 
 
-def _quantile_grid(*laws):
+def _quantile_grid(*laws: Any) -> Array:
     """Return y values (N, Q) that follow the quantiles of all laws, increasing."""
     if not all(hasattr(law, "ppf") and hasattr(law, "cdf") for law in laws):
         raise TypeError(
@@ -335,7 +395,7 @@ def _quantile_grid(*laws):
     return np.hstack([inner.reshape(len(nodes), -1), nodes[:, -1:]])
 
 
-def _count_rows(*laws):
+def _count_rows(*laws: Any) -> int:
     """Return the common number of rows; plain functions and scalar laws fit any."""
     shapes = [np.shape(law.cdf(0.0)) for law in laws if hasattr(law, "cdf")]
     rows = {shape for shape in shapes if shape != ()}
@@ -348,93 +408,23 @@ def _count_rows(*laws):
     return rows.pop()[0] if rows else 1
 
 
-def _cdf(law, y_grid):
+def _cdf(law: Any, y_grid: Array) -> Array:
     if hasattr(law, "cdf"):
         return _rowwise(law, "cdf", y_grid)
-    return _check_rows(law(y_grid), y_grid.shape, "the CDF")
+    return check_rows(law(y_grid), y_grid.shape, "the CDF")
 
 
-def _rowwise(distribution, method, values):
+def _rowwise(distribution: Any, method: str, values: Array) -> Array:
     """Call a method at values (N, Q), row i of which belongs to row i of the law."""
     function = getattr(distribution, method)
     if isinstance(distribution, rv_frozen):
         # SciPy lines its (N,) parameters up with the last axis, we with the first.
-        _check_rows(function(values[:, 0]), values.shape[:1], f"distribution.{method}")
+        check_rows(function(values[:, 0]), values.shape[:1], f"distribution.{method}")
         answer = np.transpose(function(values.T))
     else:
         answer = function(values)
-    return _check_rows(answer, values.shape, f"distribution.{method}")
+    return check_rows(answer, values.shape, f"distribution.{method}")
 
 
-def _reduce(scores, reduce):
+def _reduce(scores: Any, reduce: bool) -> float | Array:
     return float(np.mean(scores)) if reduce else np.asarray(scores)
-
-
-def _check_outcomes(y):
-    y = np.asarray(y, dtype=float)
-    if y.ndim != 1 or y.size == 0:
-        raise ValueError(
-            f"`y` must have shape (N,), N > 0; got {y.shape}. Flatten a column with `.ravel()`."
-        )
-    if not np.isfinite(y).all():
-        raise ValueError(
-            f"`y` must be finite; got {np.sum(~np.isfinite(y))} NaN or infinite "
-            "values. Drop those rows."
-        )
-    return y
-
-
-def _check_rows(values, shape, name):
-    """Return `values` as an array, of exactly this shape: nothing is broadcast."""
-    values = np.asarray(values, dtype=float)
-    if values.shape != shape:
-        raise ValueError(
-            f"`{name}` must have shape {shape}; got {values.shape}. Give one row per "
-            "outcome, without extra axes."
-        )
-    return values
-
-
-def _check_no_nan(values, name):
-    values = np.asarray(values, dtype=float)
-    if np.isnan(values).any():
-        raise ValueError(
-            f"`{name}` must not hold NaN; got {np.isnan(values).sum()}. Drop those rows."
-        )
-    return values
-
-
-def _check_interval(y, lower, upper):
-    y = _check_outcomes(y)
-    lower, upper = _check_no_nan(lower, "lower"), _check_no_nan(upper, "upper")
-    _check_rows(lower, y.shape, "lower")
-    _check_rows(upper, y.shape, "upper")
-    if (lower > upper).any():
-        raise ValueError(
-            f"`lower` must not exceed `upper`; got {np.sum(lower > upper)} rows where "
-            "it does. Check the order of the arguments."
-        )
-    return y, lower, upper
-
-
-def _check_levels(levels, name):
-    levels = np.asarray(levels, dtype=float)
-    outside = levels[~((levels > 0) & (levels < 1))]
-    if outside.size:
-        raise ValueError(f"`{name}` must lie in (0, 1); got {outside.flat[0]:g}. Pass 0.9, not 90.")
-    return levels
-
-
-def _check_grid(y_grid, n_rows):
-    y_grid = np.atleast_2d(np.asarray(y_grid, dtype=float))
-    if y_grid.ndim != 2 or (len(y_grid) != n_rows and 1 not in (len(y_grid), n_rows)):
-        raise ValueError(
-            f"`y_grid` must have shape (Q,) or (N, Q) with N = {n_rows}; got "
-            f"{y_grid.shape}. Pass one row of values per row of the laws."
-        )
-    if y_grid.shape[1] < 2 or not (np.diff(y_grid, axis=1) >= 0).all():
-        raise ValueError(
-            "`y_grid` must hold at least two increasing values per row; got "
-            f"{y_grid.shape[1]}, or unsorted or NaN ones. Sort it."
-        )
-    return np.broadcast_to(y_grid, (max(n_rows, len(y_grid)), y_grid.shape[1]))

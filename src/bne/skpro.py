@@ -101,8 +101,8 @@ class BNEProbaRegressor(BaseProbaRegressor):
     def _fit(self, X: Any, y: Any, C: Any = None) -> "BNEProbaRegressor":
         del C
         model = BNERegressor() if self.regressor is None else clone(self.regressor)
-        self.regressor_ = model.fit(X, y.iloc[:, 0].to_numpy())
-        self.columns_ = y.columns
+        self.regressor_: BNERegressor = model.fit(X, y.iloc[:, 0].to_numpy())
+        self.columns_: Any = y.columns
         return self
 
     def _predict(self, X: Any) -> Any:

@@ -116,7 +116,7 @@ class DeepEnsemble(BaseEstimator):
             optimiser=_optimiser(self.learning_rate, self.weight_decay),
         )
         members = [member(key) for key in keys]
-        self.networks_ = jax.tree.map(lambda *a: np.stack(a), *members)
+        self.networks_: Any = jax.tree.map(lambda *a: np.stack(a), *members)
         return self
 
     def predict_distribution(self, X: Any) -> Mixture:

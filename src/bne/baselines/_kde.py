@@ -33,14 +33,17 @@ class ConditionalKDE(BaseEstimator):
             kde = KDEMultivariateConditional(
                 y, x, dep_type="c", indep_type="c" * x.shape[1], bw="cv_ml", rng=0
             )
-        self.bandwidth_y_, *self.bandwidths_x_ = np.abs(kde.bw)
-        self.x_, self.y_ = x, np.asarray(y, float)
+        bandwidths = np.abs(kde.bw)
+        self.bandwidth_y_: float = bandwidths[0]
+        self.bandwidths_x_: Array = bandwidths[1:]
+        self.x_: Array = x
+        self.y_: Array = np.asarray(y, float)
         return self
 
     def predict_distribution(self, X: Any) -> Mixture:
         """Return the mixture centred at all training outcomes, weighted by nearness in x."""
         gap = X[self.inputs].to_numpy(float)[:, None, :] - self.x_[None, :, :]
-        log_kernel = -0.5 * np.sum((gap / np.array(self.bandwidths_x_)) ** 2, axis=2)
+        log_kernel = -0.5 * np.sum((gap / self.bandwidths_x_) ** 2, axis=2)
         weights = special.softmax(log_kernel, axis=1)
         means = np.broadcast_to(self.y_, weights.shape)
         return Mixture(means, np.full_like(weights, max(self.bandwidth_y_, 1e-9)), weights)

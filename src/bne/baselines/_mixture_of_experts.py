@@ -118,7 +118,7 @@ class MixtureOfExperts(BaseEstimator):
         starts[:, f.shape[1] + 1] += np.log(ell.quantile(0.5))
         settings = SamplerSettings(self.chains, self.warmup, self.draws, 0.9, self.n_jobs)
         drawn = sample(log_density, data, starts, np.ones(size), settings, self.random_state)
-        self.draws_ = drawn.position
+        self.draws_: Array = drawn.position
         return self
 
     def predict_distribution(self, X: Any) -> Mixture:

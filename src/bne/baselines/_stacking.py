@@ -49,7 +49,7 @@ class BayesianStacking(BaseEstimator):
             )
             for k, name in enumerate(self.experts)
         }
-        self.weights_ = compare(models)["weight"][self.experts].to_numpy(float)
+        self.weights_: Array = compare(models)["weight"][self.experts].to_numpy(float)
         return self
 
     def predict_distribution(self, X: Any) -> Mixture:

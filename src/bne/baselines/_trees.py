@@ -30,7 +30,7 @@ class NaturalGradientBoosting(BaseEstimator):
     def fit(self, X: Any, y: Array) -> Self:
         """Boost with NGBoost's own settings."""
         x = X[[*self.inputs, *self.experts]].to_numpy(float)
-        self.model_ = NGBRegressor(verbose=False, random_state=self.random_state).fit(x, y)
+        self.model_: Any = NGBRegressor(verbose=False, random_state=self.random_state).fit(x, y)
         return self
 
     def predict_distribution(self, X: Any) -> Mixture:
@@ -58,7 +58,7 @@ class QuantileForest(BaseEstimator):
         """Grow the forest; leaves of ten rows or more."""
         x = X[[*self.inputs, *self.experts]].to_numpy(float)
         forest = RandomForestQuantileRegressor(min_samples_leaf=10, random_state=self.random_state)
-        self.model_ = forest.fit(x, y)
+        self.model_: Any = forest.fit(x, y)
         return self
 
     def predict_distribution(self, X: Any) -> QuantileLaw:
