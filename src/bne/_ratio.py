@@ -184,7 +184,8 @@ class Ratio:
         (n, Q) array
         """
         rows = self.series, mu, levels.T
-        return in_blocks(_mixture_quantiles, rows, sigma, self.construction).T
+        found, self.moments = in_blocks(_mixture_quantiles, rows, sigma, self.construction)
+        return found.T
 
     def divergences(self, mu: Array, sigma: Array, low: Array, high: Array) -> Array:
         """Of the law of ``mu + sigma t`` of each draw from the average over draws: (S, n).
@@ -319,7 +320,8 @@ def _tables_of(series: Any, construction: Construction) -> Tables:
 def _mixture_quantiles(rows: tuple[Any, Any, Any], sigma: Any, construction: Construction) -> Any:
     """By Newton's method, from the quantiles of a Gaussian with the mixture's moments: (Q, n).
 
-    Where a step would leave what is known to hold the quantile, that is halved instead.
+    Where a step would leave what is known to hold the quantile, that is halved instead. The moments
+    of t come along.
     """
     series, mu, levels = rows[0], rows[1], rows[2].T
     on = _on_nodes(series, construction)
@@ -348,7 +350,7 @@ def _mixture_quantiles(rows: tuple[Any, Any, Any], sigma: Any, construction: Con
         return state[4] & (state[0] < MAX_ITERATIONS)
 
     begin = 0, jnp.clip(start, low, high), low, high, jnp.array(True)
-    return jax.lax.while_loop(unfinished, step, begin)[1].T
+    return jax.lax.while_loop(unfinished, step, begin)[1].T, moments
 
 
 @jax.jit
