@@ -16,8 +16,9 @@ BENCHMARKS = [
     "health",
     "accuracy",
     "answers",
-    "coverage",
+    "worlds",
     "scaling",
+    "kills",
     "sbc",
 ]
 

@@ -78,8 +78,9 @@ def one_size(n):
     }
 
 
-def grown(n):
+def grown(n, warmup):
     """`one_size` in a new process, so that its memory is its own."""
+    assert warmup == SHORT["warmup"]
     command = [sys.executable, __file__, "one", str(n)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return json.loads(done.stdout.splitlines()[-1])
@@ -87,10 +88,10 @@ def grown(n):
 
 def growth():
     """All sizes, and the exponents between them."""
-    rows = resume("scaling_growth", [{"n": n} for n in SIZES], grown)
-    rows["exponent_gradient"] = exponents(rows, "ms_per_gradient")
-    rows["exponent_memory"] = exponents(rows, "peak_gb")
-    return rows.assign(case="growth")
+    keys = [{"n": n, "warmup": SHORT["warmup"]} for n in SIZES]
+    rows = resume("scaling_growth", keys, grown).query(f"warmup == {SHORT['warmup']}")
+    slopes = {f"exponent_{c}": exponents(rows, c) for c in ("ms_per_gradient", "peak_gb")}
+    return rows.assign(case="growth", **slopes)
 
 
 def exponents(rows, column):

@@ -1,0 +1,81 @@
+"""Runs killed at random times: each, called again, must end with the draws of an unbroken one.
+
+``python benchmarks/kills.py [kills]`` goes on where it was stopped; a kill takes half a minute.
+"""
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from store import resume
+
+from bne import BNERegressor, _checkpoint
+from bne.datasets import make_wave_1d
+
+KILLS = 20
+
+
+def fit(folder):
+    """A short run whose blocks are all written."""
+    _checkpoint.INTERVAL = 0.0
+    data = make_wave_1d(60, random_state=2)
+    experts = [(c, c) for c in ("rbf_short", "rbf_long", "periodic")]
+    settings = {"inputs": ["x"], "chains": 2, "warmup": 200, "draws": 300, "random_state": 0}
+    return BNERegressor(experts, checkpoint=folder, **settings).fit(data.X, data.y)
+
+
+def positions(model):
+    """All draws of all stages."""
+    return {name: stage.draws.position for name, stage in model.posterior_.stages.items()}
+
+
+def start(folder):
+    """`fit` in a process of its own."""
+    return subprocess.Popen([sys.executable, __file__, "fit", str(folder)])
+
+
+class Unbroken:
+    """Draws and seconds of a run that nobody disturbs; made once."""
+
+    def __init__(self):
+        self.draws = positions(fit(None))
+        with tempfile.TemporaryDirectory() as folder:
+            begin = time.perf_counter()
+            start(folder).wait()
+            self.seconds = time.perf_counter() - begin
+
+
+def killed(kill, unbroken):
+    """Kill a run at a random time, let it go on, and compare."""
+    share = np.random.default_rng(kill).uniform(0.1, 1.0)
+    with tempfile.TemporaryDirectory() as name:
+        process = start(name)
+        time.sleep(share * unbroken.seconds)
+        alive = process.poll() is None
+        process.kill()
+        process.wait()
+        blocks = len(list(Path(name).rglob("*.npz")))
+        found = positions(fit(name))
+    same = all(np.array_equal(found[k], v) for k, v in unbroken.draws.items())
+    return {"share_of_time": share, "was_running": alive, "blocks": blocks, "identical": same}
+
+
+def run(kills=KILLS):
+    """The stored table."""
+    unbroken = Unbroken()
+    keys = [{"kill": i} for i in range(kills)]
+    rows = resume("kills_rows", keys, lambda kill: killed(kill, unbroken))
+    return rows.to_dict("records")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["fit"]:
+        fit(sys.argv[2])
+    else:
+        rows = run(int(sys.argv[1]) if len(sys.argv) > 1 else KILLS)
+        good = sum(row["identical"] for row in rows)
+        alive = sum(row["was_running"] for row in rows)
+        print(f"{good} of {len(rows)} identical; {alive} were running when they were killed")
