@@ -38,13 +38,16 @@ _HOMES = {
 }
 
 
+_MODULES = ("baselines", "datasets", "grid", "io", "metrics", "plots", "report", "skpro")
+
+
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
-    if name in __all__:
+    if name in _MODULES:
         return importlib.import_module(f"bne.{name}")
     raise AttributeError(f"module 'bne' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])
+    return sorted({*__all__, *_MODULES, "__version__"})

@@ -8,7 +8,7 @@ def main() -> None:
     try:
         from bne.cli import app
     except ModuleNotFoundError as error:
-        sys.exit(f"The command `bne` needs {error.name}: pip install 'bne[cli]'")
+        sys.exit(f"The command `bne` needs {error.name}: install the extra `cli`")
     app()
 
 

@@ -84,9 +84,9 @@ class BiasReport:
 
     Attributes
     ----------
-    delta, G : BiasSummary
-        What the residual process and what the calibration function change: ``mean``, ``lower``,
-        ``upper``, ``prob_positive`` and ``evidence``, (N,) each.
+    delta, G, total : BiasSummary
+        What the residual process, the calibration function and both together change: ``mean``,
+        ``lower``, ``upper``, ``prob_positive`` and ``evidence``, (N,) each.
     statistic : str or float
     threshold : float
         Probability from which on the verdict speaks.
@@ -94,16 +94,16 @@ class BiasReport:
 
     delta: BiasSummary
     G: BiasSummary
+    total: BiasSummary
     statistic: str | float
     threshold: float
     index: pd.Index
 
     @property
     def verdict(self) -> list[str]:
-        """A sentence for every row, about delta for the mean and about G for the rest."""
+        """A sentence for every row, about delta and G together."""
         words = WORDS.get(str(self.statistic), QUANTILE_WORDS)
-        about = self.delta if self.statistic == "mean" else self.G
-        return [self._sentence(p, words) for p in about.prob_positive]
+        return [self._sentence(p, words) for p in self.total.prob_positive]
 
     def _sentence(self, probability: float, words: tuple[str, str]) -> str:
         sure = max(probability, 1.0 - probability)
@@ -112,9 +112,10 @@ class BiasReport:
         return f"{words[int(probability > 0.5)]}, probability {sure:.2f}"
 
     def to_frame(self) -> pd.DataFrame:
-        """Columns ``delta_mean delta_lower delta_upper delta_prob_positive ... verdict``."""
+        """Columns ``delta_mean`` to ``delta_evidence``, those of ``G`` and ``total``, and words."""
         columns = {}
-        for name, summary in (("delta", self.delta), ("G", self.G)):
+        for name in ("delta", "G", "total"):
+            summary: BiasSummary = getattr(self, name)
             columns |= {f"{name}_{k}": v for k, v in summary._asdict().items()}
             columns[f"{name}_evidence"] = summary.evidence
         return pd.DataFrame(columns | {"verdict": self.verdict}, index=self.index)

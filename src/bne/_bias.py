@@ -1,8 +1,9 @@
 """Where the models are wrong, with a probability (section 3.1 of the paper).
 
 ``D_delta`` is what delta changes about a statistic of y given x, ``D_G`` what G changes. For the
-mean, ``D_delta = delta(x)`` and ``D_G = integral of Phi - G(Phi) dy = E[y|x] - mu(x)`` (Eq. 6),
-which is small by design: location belongs to delta. Other statistics compare F(y|x) with
+mean, ``D_delta = delta(x)`` and ``D_G = integral of Phi - G(Phi) dy = E[y|x] - mu(x)`` (Eq. 5).
+Their sum is what E[y|x] differs by from the weighted experts; for skewed noise the two have
+opposite signs and are known worse than their sum. Other statistics compare F(y|x) with
 N(mu, sigma_eps^2), and delta has no part in them.
 """
 
@@ -22,10 +23,11 @@ STATISTICS = ("mean", "variance", "skewness", "modes", "median")
 
 
 class BiasDraws(NamedTuple):
-    """Draws of D_delta and D_G at N rows, in the units of the statistic: (S, N) each."""
+    """Draws of D_delta, D_G and their sum at N rows, in units of the statistic: (S, N) each."""
 
     delta: Array
     G: Array
+    total: Array
 
 
 class BiasSummary(NamedTuple):
@@ -60,8 +62,8 @@ def check_statistic(statistic: str | float) -> str | float:
 
 def bias(
     stages: Sequence[Stage], rows: Rows, statistic: str | float, y_scale: float, coverage: float
-) -> tuple[BiasSummary, BiasSummary]:
-    """Posterior of D_delta and D_G at N rows, in chunks; averaged over shards if there are some."""
+) -> tuple[BiasSummary, BiasSummary, BiasSummary]:
+    """Posterior of D_delta, D_G and their sum at N rows, in chunks, averaged over shards if any."""
     pieces = []
     for part in chunks(len(rows.f), stages[0].row_elements * len(stages[0].draws.omega)):
         shards = [bias_draws(stage, rows.part(part), statistic, y_scale) for stage in stages]
@@ -69,20 +71,20 @@ def bias(
         join = np.concatenate if statistic == "modes" else average_draws
         averaged = (join(d) for d in zip(*shards, strict=True))
         pieces.append([summarise(d, coverage) for d in averaged])
-    delta, G = (
-        BiasSummary(*(np.concatenate(field) for field in zip(*(p[i] for p in pieces), strict=True)))
-        for i in (0, 1)
+    delta, G, total = (
+        BiasSummary(*(np.concatenate(field) for field in zip(*summaries, strict=True)))
+        for summaries in zip(*pieces, strict=True)
     )
-    return delta, G
+    return delta, G, total
 
 
 def bias_draws(stage: Stage, rows: Rows, statistic: str | float, y_scale: float) -> BiasDraws:
-    """D_delta and D_G of every draw."""
+    """D_delta, D_G and their sum in every draw."""
     conditional = stage.conditional(rows)
     power = {"variance": 2, "skewness": 0, "modes": 0}.get(str(statistic), 1)
     G = _changed_by_G(conditional, statistic) * y_scale**power
     delta = stage.delta(rows) * y_scale if statistic == "mean" else np.zeros_like(G)
-    return BiasDraws(delta, G)
+    return BiasDraws(delta, G, delta + G)
 
 
 def _changed_by_G(draws: ConditionalDraws, statistic: str | float) -> Array:

@@ -1,6 +1,7 @@
 """What the commands of `bne.cli` do, free of the command line."""
 
 import os
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -70,8 +71,10 @@ def writable(path: Path) -> None:
         raise PermissionError(f"The folder {str(folder)!r} cannot be written to.")
 
 
-def columns_of(rows: pd.DataFrame, names: list[str], source: Path) -> pd.DataFrame:
-    """The named columns, all numeric and without gaps."""
+def columns_of(
+    rows: pd.DataFrame, names: list[str], source: Path, gaps: bool = False
+) -> pd.DataFrame:
+    """The named columns, all numeric and, unless they are allowed, without gaps."""
     missing = [name for name in names if name not in rows]
     if missing:
         raise ValueError(
@@ -87,7 +90,9 @@ def columns_of(rows: pd.DataFrame, names: list[str], source: Path) -> pd.DataFra
             )
     values = part.to_numpy(float)
     holes = ~np.isfinite(values).all(axis=1)
-    if holes.any():
+    if gaps and holes.all():
+        raise ValueError(f"No place of {source.name!r} has all of {', '.join(names)}.")
+    if holes.any() and not gaps:
         first = int(np.flatnonzero(holes)[0]) + 1
         raise ValueError(
             f"{int(holes.sum())} of {len(rows)} rows of {source.name!r} have missing or infinite "
@@ -117,6 +122,12 @@ def training_table(task: Task, data: Path) -> tuple[pd.DataFrame, pd.DataFrame, 
 def fit(task: Task, data: Path, settings: dict[str, Any]) -> BNERegressor:
     """Fit the rows of a file."""
     _, X, y = training_table(task, data)
+    if not task.inputs:
+        warnings.warn(
+            "Without `--inputs` there is no residual process: an error that all models share is "
+            "not looked for.",
+            stacklevel=2,
+        )
     return task.regressor(settings).fit(X, y)
 
 
@@ -138,9 +149,11 @@ def predict(
     fitted = io.load(model)
     table = _files.read(grid)
     names = [str(n) for n in fitted.feature_names_in_]
-    X = columns_of(table.rows, names, grid)
-    with tqdm(total=len(X), desc="Predicting", unit="row", disable=quiet) as bar:
-        answers = _table.answers(fitted, X, quantiles=levels, n_jobs=jobs, progress=bar.update)
+    X = columns_of(table.rows, names, grid, gaps=table.grid is not None)
+    known = X[np.isfinite(X.to_numpy(float)).all(axis=1)]  # oceans and edges have no prediction
+    with tqdm(total=len(known), desc="Predicting", unit="row", disable=quiet) as bar:
+        answers = _table.answers(fitted, known, quantiles=levels, n_jobs=jobs, progress=bar.update)
+    answers = answers.reindex(X.index)
     places = [c for c in table.rows.columns if c not in answers]
     _files.write(pd.concat([table.rows[places], answers], axis=1), output, table.grid)
     return len(X)
@@ -154,7 +167,8 @@ def report(model: Path, grid: Path | None, output: Path, title: str, quiet: bool
     X = None
     if grid is not None:
         names = [str(n) for n in fitted.feature_names_in_]
-        X = columns_of(_files.read(grid).rows, names, grid)
+        table = _files.read(grid)
+        X = columns_of(table.rows, names, grid, gaps=table.grid is not None).dropna()
     total = fitted.n_rows_ if X is None else len(X)
     with tqdm(total=total, desc="Predicting", unit="row", disable=quiet) as bar:
         write_report(fitted, output, X, title=title, progress=bar.update)

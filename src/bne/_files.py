@@ -35,7 +35,7 @@ def kind_of(path: Path) -> str:
         if path.name.lower().endswith(ending):
             needed = NEEDS.get(kind)
             if needed is not None and find_spec(needed) is None:
-                raise ValueError(f"{path.name!r} needs {needed}: pip install 'bne[files]'")
+                raise ValueError(f"{path.name!r} needs {needed}: install the extra `files`")
             return kind
     raise ValueError(
         f"{path.name!r} has an extension that is not known. Use one of {', '.join(KINDS)}."

@@ -1,4 +1,4 @@
-"""Draws -> predictive distribution (Eqs. 4 and 5): the one bridge every answer reads.
+"""Draws -> predictive distribution (Eqs. 4 and 6): the one bridge every answer reads.
 
 The predictive CDF is the average over posterior draws of ``F_s(y | x)``; quantiles invert that
 average. Rows are worked in chunks, so that memory does not grow with their number.

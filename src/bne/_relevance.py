@@ -18,8 +18,9 @@ MAX_ROWS = 200
 def fit_relevance(kernel: KernelFunction, x: Array, f: Array, y: Array, seed: int) -> Array:
     """Relevance of each input (the inverse of its relative length-scale): (d,), mean 1 in logs.
 
-    Maximises the marginal likelihood of Eq. (2), with a standard normal penalty on the log
-    relevances so that an input without influence ends at a finite one.
+    Maximises the marginal likelihood of Eq. (2) at sigma_omega = 1, with a standard normal penalty
+    on the logarithms of relevances and scales, so that an input without influence ends at a finite
+    one.
     """
     rows = np.random.default_rng(seed).permutation(len(y))[:MAX_ROWS]
     x, f, y = x[rows], f[rows], y[rows]

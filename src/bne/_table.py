@@ -45,11 +45,11 @@ class Answerer(NamedTuple):
             draws = [whole.conditional(rows) for whole in self.wholes]
             quantiles = np.mean([invert(d, levels) for d in draws], axis=0)
             parts = self._parts(draws, rows)
-        deltas = [
-            scale * (d.mu - whole.draws.omega @ rows.f.T)
+        missed = [
+            scale * (d.moments()[0] - whole.draws.omega @ rows.f.T)
             for d, whole in zip(draws, self.wholes, strict=True)
         ]
-        bias = summarise(average_draws(deltas), 0.9)
+        bias = summarise(average_draws(missed), 0.9)
         mean = np.mean([np.mean(d.moments()[0], axis=0) for d in draws], axis=0)
         columns = {"mean": self.scaling.undo_outcome(mean), "sd": np.sqrt(parts.values["total"])}
         values = self.scaling.undo_outcome(quantiles).T

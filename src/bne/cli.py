@@ -1,4 +1,4 @@
-"""The command ``bne``; install it with ``pip install bne[cli]``.
+"""The command ``bne``; it needs the extra ``cli``.
 
 Every command reads tables, calls the Python interface and writes tables. What goes wrong is said in
 one line, with a remedy; ``--debug`` shows where.
@@ -27,12 +27,28 @@ EXPECTED = (ValueError, OSError, ModuleNotFoundError)
 Data = Annotated[Path, typer.Argument(help="Table: .csv, .csv.gz, .parquet, .nc or .zarr.")]
 Target = Annotated[str, typer.Option(help="Column of the observed quantity.")]
 Models = Annotated[list[str], typer.Option("--model", help="Column of a model's prediction.")]
-Inputs = Annotated[str, typer.Option(help="Columns that the bias may depend on, with commas.")]
+Inputs = Annotated[
+    str,
+    typer.Option(
+        help="Columns that the models' shared error may depend on, separated by commas; without "
+        "them no such error is looked for."
+    ),
+]
 Output = Annotated[Path, typer.Option("-o", "--output", help="File to write.")]
 Seed = Annotated[int, typer.Option(help="Same seed, same numbers.")]
 Jobs = Annotated[int, typer.Option(help="Chains, data sets or blocks of rows at a time.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.")]
 Draws = Annotated[int, typer.Option(help="Posterior draws of each chain.")]
+Warmup = Annotated[int, typer.Option(help="Iterations of each chain before its first draw.")]
+Chains = Annotated[int, typer.Option(help="Number of chains.")]
+Acceptance = Annotated[float, typer.Option(help="Raise it towards 1 against divergences.")]
+Orthogonalize = Annotated[
+    bool,
+    typer.Option(
+        "--orthogonalize",
+        help="Keep the shared error clear of the weights: it is then found more surely.",
+    ),
+]
 Degrees = Annotated[
     bool, typer.Option(help="Measure longitude and latitude in kilometres when their names say so.")
 ]
@@ -47,7 +63,15 @@ class Calibration(StrEnum):
     none = "none"
 
 
+class LengthScales(StrEnum):
+    """How inputs are measured against one another."""
+
+    shared = "shared"
+    per_input = "per_input"
+
+
 Construction = Annotated[Calibration, typer.Option(help="How G is built; `none` is much quicker.")]
+Lengths = Annotated[LengthScales, typer.Option(help="One length-scale for all inputs, or each.")]
 
 
 def friendly(command: Callable[..., None]) -> Callable[..., None]:
@@ -93,7 +117,12 @@ def fit(
     output: Output = Path("model.bne"),
     inputs: Inputs = "",
     calibration: Construction = Calibration.logistic,
+    orthogonalize: Orthogonalize = False,
+    length_scales: Lengths = LengthScales.shared,
+    chains: Chains = 4,
+    warmup: Warmup = 400,
     draws: Draws = 1000,
+    target_acceptance: Acceptance = 0.95,
     degrees: Degrees = True,
     partitions: Annotated[
         int, typer.Option(help="Random parts of the rows to sample side by side, for large data.")
@@ -110,8 +139,15 @@ def fit(
 
     _commands.writable(output)
     task = _commands.Task(target, tuple(model), _commands.split_names(inputs), degrees)
-    settings = _settings(calibration, draws, seed, jobs, quiet)
-    settings |= {"partitions": partitions, "checkpoint": checkpoint}
+    settings = _settings(calibration, draws, seed, jobs, quiet) | {
+        "orthogonalize": orthogonalize,
+        "length_scales": length_scales.value,
+        "chains": chains,
+        "warmup": warmup,
+        "target_acceptance": target_acceptance,
+        "partitions": partitions,
+        "checkpoint": checkpoint,
+    }
     fitted = _commands.fit(task, data, settings)
     fitted.save(output)
     typer.echo(_commands.fit_summary(fitted))
@@ -125,7 +161,7 @@ def predict(
     grid: Annotated[Path, typer.Argument(help="Table with the models' predictions and inputs.")],
     output: Output = Path("predictions.csv"),
     quantiles: Annotated[
-        str, typer.Option(help="Levels, with commas.")
+        str, typer.Option(help="Levels, separated by commas.")
     ] = "0.05,0.25,0.5,0.75,0.95",
     jobs: Jobs = 2,
     quiet: Quiet = False,
@@ -152,6 +188,8 @@ def evaluate(
         bool, typer.Option(help="Folds are regions (k-means of the inputs).")
     ] = False,
     calibration: Construction = Calibration.logistic,
+    orthogonalize: Orthogonalize = False,
+    warmup: Warmup = 400,
     draws: Draws = 500,
     degrees: Degrees = True,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Table to write.")] = None,
@@ -166,6 +204,7 @@ def evaluate(
         _commands.writable(output)
     task = _commands.Task(target, tuple(model), _commands.split_names(inputs), degrees)
     settings = _settings(calibration, draws, seed, jobs, quiet)
+    settings |= {"orthogonalize": orthogonalize, "warmup": warmup}
     scores = _commands.evaluate(task, data, settings, folds, fold_column, blocks)
     typer.echo(scores.round(3).to_string(index=False))
     if output is not None:

@@ -45,7 +45,7 @@ def save(model: "BNERegressor", path: str | Path, *, include_estimators: bool = 
     Parameters
     ----------
     include_estimators : bool, default=False
-        Store fitted regressors too, by skops (``pip install bne[skops]``). Experts that are columns
+        Store fitted regressors too, by skops (``pip install skops``). Experts that are columns
         need nothing.
     """
     from sklearn.utils.validation import check_is_fitted
@@ -351,7 +351,7 @@ def _skops() -> Any:
         import skops.io
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
-            "Fitted experts are stored by skops. Install it: pip install 'bne[skops]'"
+            "Fitted experts are stored by skops; pip install skops."
         ) from None
     return skops.io
 

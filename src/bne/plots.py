@@ -1,6 +1,6 @@
 """Pictures of a fitted model: one function each, which draws into an Axes and returns it.
 
-Needs matplotlib (``pip install "bne[plots]"``). Inputs of one column are drawn as curves, of two as
+Needs matplotlib. Inputs of one column are drawn as curves, of two as
 maps. `stages` and `maps` compose the paper's Figures 3 and 5.
 """
 
@@ -217,12 +217,12 @@ def part(
 
 
 def bias(x: ArrayLike, report: BiasReport, *, of: str = "delta", ax: Axes | None = None) -> Axes:
-    """Draw P(D > 0) of ``delta`` or ``G``: a curve over one input, a map over two."""
+    """Draw P(D > 0) of ``delta``, ``G`` or ``total``: a curve over one input, a map over two."""
     ax = _axes(ax)
     probability = getattr(report, of).prob_positive
     x = np.asarray(x, dtype=np.float64)
-    symbol = "δ" if of == "delta" else "G"
-    label = f"P(D_{symbol} > 0), {report.statistic}"
+    symbol = {"delta": "D_δ", "G": "D_G", "total": "D_δ + D_G"}[of]
+    label = f"P({symbol} > 0), {report.statistic}"
     if x.ndim == 2 and x.shape[1] == 2:
         _map(ax, x, probability, label, diverging=True, limits=(0.0, 1.0))
     else:

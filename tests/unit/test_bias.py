@@ -88,8 +88,10 @@ def test_report_in_words(wave_model, wave):
     assert {"delta_mean", "delta_lower", "delta_prob_positive", "G_evidence"} <= set(frame)
     assert frame.index.tolist() == list("abcd")
     assert np.all(frame["delta_lower"] <= frame["delta_upper"])
+    sums = frame["delta_mean"] + frame["G_mean"]
+    np.testing.assert_allclose(frame["total_mean"], sums, rtol=1e-9)
     summary = BiasSummary(*np.array([[1.0, -1.0, 0.1], [0, -2, -1], [2, 0, 1], [0.99, 0.01, 0.6]]))
-    report = BiasReport(summary, summary, "mean", 0.95, pd.RangeIndex(3))
+    report = BiasReport(summary, summary, summary, "mean", 0.95, pd.RangeIndex(3))
     assert report.verdict == [
         "models too low here, probability 0.99",
         "models too high here, probability 0.99",

@@ -219,9 +219,12 @@ def partitioned():
 def test_modes_of_one_shard_do_not_speak_for_all(partitioned, monkeypatch):
     model, data = partitioned
     shards = iter([np.ones((200, 3)), np.zeros((200, 3))])
-    monkeypatch.setattr(
-        _bias, "bias_draws", lambda *_: _bias.BiasDraws(np.zeros((200, 3)), next(shards))
-    )
+
+    def of_the_next_shard(*_):
+        G = next(shards)
+        return _bias.BiasDraws(np.zeros_like(G), G, G)
+
+    monkeypatch.setattr(_bias, "bias_draws", of_the_next_shard)
     report = model.detect_bias(data.X[:3], statistic="modes")
     np.testing.assert_allclose(report.G.prob_positive, 0.75)  # one half, and half of the zeros
 

@@ -1,7 +1,7 @@
 """Other ways to predict a distribution from base models, to compare with.
 
 Each has ``fit(X, y)`` on a frame that holds inputs and the experts' predictions, and
-``predict_distribution(X)``. Install them with ``pip install bne[baselines]``.
+``predict_distribution(X)``. They need the extra ``baselines``.
 """
 
 from bne.baselines._deep_ensemble import DeepEnsemble
