@@ -122,13 +122,14 @@ def training_table(task: Task, data: Path) -> tuple[pd.DataFrame, pd.DataFrame, 
 def fit(task: Task, data: Path, settings: dict[str, Any]) -> BNERegressor:
     """Fit the rows of a file."""
     _, X, y = training_table(task, data)
+    model = task.regressor(settings).fit(X, y)
     if not task.inputs:
         warnings.warn(
             "Without `--inputs` there is no residual process: an error that all models share is "
             "not looked for.",
             stacklevel=2,
         )
-    return task.regressor(settings).fit(X, y)
+    return model
 
 
 def fit_summary(model: BNERegressor) -> str:
