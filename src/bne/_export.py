@@ -14,6 +14,7 @@ def to_datatree(
     stage: Stage, rows: Rows, y: Array, scaling: Scaling, expert_names: list[str]
 ) -> Any:
     """Named quantities with dims (chain, draw, ...); log likelihood in the units of y."""
+    stage = stage.as_sampled()
     draws, scale = stage.draws, scaling.y_scale
     named = {
         "weights": draws.omega,

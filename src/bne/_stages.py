@@ -129,6 +129,15 @@ class Stage(NamedTuple):
             draws = draws._replace(calibration=draws.calibration.prepared(self.features))
         return self._replace(draws=draws)
 
+    def as_sampled(self) -> "Stage":
+        """The stage as its likelihood saw it at the training rows: nothing is completed."""
+        draws, calibration = self.draws, self.draws.calibration
+        if draws.xi is not None:
+            draws = draws._replace(xi=np.zeros_like(draws.xi))
+        if calibration is not None:
+            calibration = calibration._replace(xi=np.zeros_like(calibration.xi))
+        return self._replace(draws=draws._replace(calibration=calibration))
+
     @property
     def row_elements(self) -> int:
         """Numbers that a draw at a row takes: what chunks of rows are made by."""

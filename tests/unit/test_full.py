@@ -1,14 +1,18 @@
 """The full stage through the public interface, on one default fit of the 1-D experiment."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import integrate
 from scipy.special import ndtr
 
-from bne import BNERegressor
+from bne import BNERegressor, _joint, _model
 from bne._calibration import cosines
 from bne._logistic import spectral_density
 from bne._stages import Rows
+from bne.datasets import make_wave_1d
+from conftest import EXPERTS
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +133,26 @@ def test_no_inputs_at_all():
     gain -= model.predict_distribution(everywhere, stage="ensemble").logpdf(y).mean()
     assert gain > 0.1
     assert abs(skewed.mode()[0] - 1.0) < abs(gaussian.mode()[0] - 1.0)
+
+
+def test_datatree_has_the_likelihood_that_was_sampled(monkeypatch):
+    """Also where features leave something out, which answers complete and the sampler does not."""
+    kept, sample_joint = {}, _joint.sample_joint
+
+    def watched(data, *args):
+        kept.update(data=data, draws=sample_joint(data, *args))
+        return kept["draws"]
+
+    monkeypatch.setattr(_joint, "sample_joint", watched)
+    data = make_wave_1d(60, random_state=4)
+    settings = {"feature_points": 12, "chains": 1, "warmup": 20, "draws": 5, "random_state": 0}
+    model = BNERegressor(EXPERTS, inputs=["x"], **settings).fit(data.X, data.y)
+    with jax.enable_x64(True):
+        full = jax.tree.map(jnp.asarray, kept["data"])
+        state = _model.transform(jnp.asarray(kept["draws"].position[0, -1]), full)
+        expected = np.asarray(_model.log_likelihood(state, full))[:60]
+    found = model.to_datatree()["log_likelihood"]["y"].values[0, -1]
+    np.testing.assert_allclose(found + np.log(model.scaling_.y_scale), expected, rtol=1e-6)
 
 
 def test_datatree_holds_the_calibration(wave_model, wave):
