@@ -247,7 +247,7 @@ def _map(
             showlegend=False,
             marker={"color": _numbers(values), "size": size, "symbol": "square", "line": edge}
             | palette
-            | {"colorbar": {"title": {"text": unit}}},
+            | {"colorbar": {"title": {"text": unit, "side": "right"}}},
             hovertemplate=f"%{{x}}, %{{y}}<br>{unit} %{{marker.color}}<extra></extra>",
         )
     ]
