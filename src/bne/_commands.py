@@ -74,7 +74,7 @@ def writable(path: Path) -> None:
 def columns_of(
     rows: pd.DataFrame, names: list[str], source: Path, gaps: bool = False
 ) -> pd.DataFrame:
-    """The named columns, all numeric and, unless they are allowed, without gaps."""
+    """The named columns, all numeric and without gaps: where `gaps` are allowed, the other rows."""
     missing = [name for name in names if name not in rows]
     if missing:
         raise ValueError(
@@ -98,7 +98,7 @@ def columns_of(
             f"{int(holes.sum())} of {len(rows)} rows of {source.name!r} have missing or infinite "
             f"values in the columns used (the first is row {first}). Drop or fill them."
         )
-    return part
+    return part[~holes]
 
 
 def _not_a_number(value: Any) -> bool:
@@ -151,10 +151,9 @@ def predict(
     table = _files.read(grid)
     names = [str(n) for n in fitted.feature_names_in_]
     X = columns_of(table.rows, names, grid, gaps=table.grid is not None)
-    known = X[np.isfinite(X.to_numpy(float)).all(axis=1)]  # oceans and edges have no prediction
-    with tqdm(total=len(known), desc="Predicting", unit="row", disable=quiet) as bar:
-        answers = _table.answers(fitted, known, quantiles=levels, n_jobs=jobs, progress=bar.update)
-    answers = answers.reindex(X.index)
+    with tqdm(total=len(X), desc="Predicting", unit="row", disable=quiet) as bar:
+        answers = _table.answers(fitted, X, quantiles=levels, n_jobs=jobs, progress=bar.update)
+    answers = answers.reindex(table.rows.index)  # oceans and edges have no prediction
     places = [c for c in table.rows.columns if c not in answers]
     _files.write(pd.concat([table.rows[places], answers], axis=1), output, table.grid)
     return len(X)
@@ -169,7 +168,7 @@ def report(model: Path, grid: Path | None, output: Path, title: str, quiet: bool
     if grid is not None:
         names = [str(n) for n in fitted.feature_names_in_]
         table = _files.read(grid)
-        X = columns_of(table.rows, names, grid, gaps=table.grid is not None).dropna()
+        X = columns_of(table.rows, names, grid, gaps=table.grid is not None)
     total = fitted.n_rows_ if X is None else len(X)
     with tqdm(total=total, desc="Predicting", unit="row", disable=quiet) as bar:
         write_report(fitted, output, X, title=title, progress=bar.update)

@@ -15,7 +15,7 @@ OTHERS = ("Type of metaclass unknown", "Type of base class unknown")
 
 def test_public_types_are_complete(tmp_path):
     if importlib.util.find_spec("pyright") is None:
-        pytest.skip("pyright is not installed (pip install 'bne[dev]')")
+        pytest.skip("pyright is not installed; `make setup` does it")
     src = Path(__file__).parents[2] / "src"
     command = f"{sys.executable} -m pyright --verifytypes bne --ignoreexternal --outputjson"
     done = subprocess.run(
