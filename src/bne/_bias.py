@@ -3,8 +3,9 @@
 ``D_delta`` is what delta changes about a statistic of y given x, ``D_G`` what G changes. For the
 mean, ``D_delta = delta(x)`` and ``D_G = integral of Phi - G(Phi) dy = E[y|x] - mu(x)`` (Eq. 5).
 Their sum is what E[y|x] differs by from the weighted experts; for skewed noise the two have
-opposite signs and are known worse than their sum. Other statistics compare F(y|x) with
-N(mu, sigma_eps^2), and delta has no part in them.
+opposite signs and are known worse than their sum. Other statistics compare F(y|x) with the Gaussian
+law N(mu, s^2), and delta has no part in them; s is the rows' typical standard deviation of y, which
+is known, where sigma_eps is known only together with the stretch of G.
 """
 
 from collections.abc import Sequence
@@ -80,14 +81,15 @@ def bias(
 
 def bias_draws(stage: Stage, rows: Rows, statistic: str | float, y_scale: float) -> BiasDraws:
     """D_delta, D_G and their sum in every draw."""
-    conditional = stage.conditional(rows)
+    conditional, calibration = stage.conditional(rows), stage.draws.calibration
+    stretch = np.ones(1) if calibration is None else calibration.stretch
     power = {"variance": 2, "skewness": 0, "modes": 0}.get(str(statistic), 1)
-    G = _changed_by_G(conditional, statistic) * y_scale**power
+    G = _changed_by_G(conditional, stretch[:, None], statistic) * y_scale**power
     delta = stage.delta(rows) * y_scale if statistic == "mean" else np.zeros_like(G)
     return BiasDraws(delta, G, delta + G)
 
 
-def _changed_by_G(draws: ConditionalDraws, statistic: str | float) -> Array:
+def _changed_by_G(draws: ConditionalDraws, stretch: Array, statistic: str | float) -> Array:
     """D_G of every draw, in the model's units: (S, n)."""
     ratio, sigma = draws.ratio, draws.sigma_eps[:, None]
     if ratio is None:
@@ -95,7 +97,7 @@ def _changed_by_G(draws: ConditionalDraws, statistic: str | float) -> Array:
     if statistic == "mean":
         return sigma * ratio.moments.mean
     if statistic == "variance":
-        return sigma**2 * (ratio.moments.variance - 1.0)
+        return sigma**2 * (ratio.moments.variance - stretch**2)
     if statistic == "skewness":
         return ratio.moments.skewness
     if statistic == "modes":
@@ -104,7 +106,7 @@ def _changed_by_G(draws: ConditionalDraws, statistic: str | float) -> Array:
     S, n = draws.mu.shape
     draw, row = np.indices((S, n))
     quantile = ratio.ppf(np.full((S, n), level), draw, row)
-    return sigma * (quantile - special.ndtri(level))
+    return sigma * (quantile - stretch * special.ndtri(level))
 
 
 def number_of_modes(ratio: Ratio) -> Array:

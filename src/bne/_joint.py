@@ -118,6 +118,8 @@ class CalibrationDraws(NamedTuple):
     W : (S, m_G, P)
     xi : (S, P)
         Complete the coefficients off the feature points, one number a draw and coefficient.
+    stretch : (S,)
+        Standard deviation of t = (y - mu) / sigma_eps, its geometric mean over the training rows.
     roots : (S, M, P) or None
         T(ell_t) of every draw, where it was worked out beforehand.
     """
@@ -127,6 +129,7 @@ class CalibrationDraws(NamedTuple):
     log_ell_t: Array
     W: Array
     xi: Array
+    stretch: Array
     roots: Array | None = None
 
     def prepared(self, features: CalibrationFeatures) -> "CalibrationDraws":

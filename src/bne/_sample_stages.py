@@ -201,6 +201,7 @@ def sample_full(
         log_ell_t=state.h.log_ell_t,
         W=state.W[:, : features.n_points],
         xi=features.construction.completion(roots, state.sigma_G, rng),
+        stretch=np.exp(state.h.eta - state.log_sigma_eps),
     )
     draws = StageDraws(
         omega=state.omega,

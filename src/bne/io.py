@@ -24,8 +24,8 @@ from bne._typing import Array
 if TYPE_CHECKING:
     from bne._regressor import BNERegressor
 
-FORMAT = 1
-"""Number of the layout; a reader refuses what is newer."""
+FORMAT = 2
+"""Number of the layout; a reader refuses any other. 2 has `CalibrationDraws.stretch`."""
 
 FITTED = ("expert_names_", "columns_", "n_rows_", "scaling_", "posterior_", "weights_")
 DESCRIPTION, ARRAYS, ESTIMATORS = "model.json", "arrays.nc", "estimators.skops"
@@ -155,11 +155,12 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
             if hashlib.sha256(text).hexdigest().encode() != archive.comment:
                 raise ModelFileError(f"{damaged}: the checksum of {DESCRIPTION} differs.")
             description = json.loads(text)
-            if int(description["format"]) > FORMAT:
+            if int(description["format"]) != FORMAT:
+                newer = int(description["format"]) > FORMAT
                 raise ModelFileError(
                     f"{str(path)!r} was written by bne {description.get('bne')} in format "
-                    f"{description['format']}; this is bne {_version()}, which reads formats up to "
-                    f"{FORMAT}. Upgrade bne."
+                    f"{description['format']}; this is bne {_version()}, which reads format "
+                    f"{FORMAT}. {'Upgrade bne' if newer else 'Fit the model again'}."
                 )
             members = {name: archive.read(name) for name in description["sha256"]}
     except ModelFileError:
