@@ -15,6 +15,7 @@ from store import resume
 
 from bne import BNERegressor
 from bne.datasets import make_wave_1d
+from bne.reproduce import _maps
 
 SETTINGS = {"chains": 2, "warmup": 300, "draws": 400, "random_state": 0, "n_jobs": 2}
 INSIDE = np.linspace(-4.5, 4.5, 46)
@@ -55,18 +56,30 @@ def additive_aleatoric(model, data):
 
 def spread(map, n, seed):
     """2-D map: rank correlation of the parametric part with the spread of the experts."""
+    X, y, grid = twin(seed) if map == "twin" else square(map, n, seed)
+    place, names = list(X.columns[:2]), list(X.columns[2:])
+    parts = fit(X, y, [(k, k) for k in names], place).decompose(grid)
+    disagreement = grid[names].std(axis=1)
+    return {"rank_correlation": stats.spearmanr(parts.parametric, disagreement).statistic}
+
+
+def square(map, n, seed):
+    """Rows at random places of a square, and a grid over it; the truth is near the models' mean."""
     rng = np.random.default_rng(seed)
     frame = {"fields": experts_with_fields, "bump": experts_apart_at_one_place}[map](seed)
     x = rng.uniform(-1, 1, size=(n, 2))
     X = frame(x)
-    names = [k for k in X if k not in ("lon", "lat")]
-    y = X[names].mean(axis=1).to_numpy() + 0.3 * x[:, 0] + NOISE * rng.normal(size=n)
-    model = fit(X, y, [(k, k) for k in names], ["lon", "lat"])
+    y = X.iloc[:, 2:].mean(axis=1).to_numpy() + 0.3 * x[:, 0] + NOISE * rng.normal(size=n)
     side = np.linspace(-1, 1, 21)
-    grid = frame(np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2))
-    parts = model.decompose(grid)
-    disagreement = grid[names].std(axis=1)
-    return {"rank_correlation": stats.spearmanr(parts.parametric, disagreement).statistic}
+    return X, y, frame(np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2))
+
+
+def twin(seed):
+    """Figure 5's twin: real monitors and exposure models, a simulated outcome."""
+    table = _maps.monitors()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return _maps.twin_data(table, seed)[:3]
 
 
 def experts_with_fields(seed):
@@ -146,7 +159,12 @@ CASES = {
     "entropy": (entropy, [{"n": n, "seed": 1} for n in (100, 300, 1000)]),
     "spread": (
         spread,
-        [{"map": m, "n": 200, "seed": s} for m in ("fields", "bump") for s in (1, 2, 3)],
+        [
+            {"map": m, "n": n, "seed": s}
+            for m, n in (("fields", 200), ("bump", 200), ("twin", 51))
+            for s in (1, 2, 3)
+            if m != "twin" or _maps.monitors() is not None
+        ],
     ),
     "bump": (
         bump,

@@ -19,6 +19,7 @@ BENCHMARKS = [
     "worlds",
     "scaling",
     "kills",
+    "weather",
     "sbc",
 ]
 

@@ -374,7 +374,9 @@ def _map(
         cells = values[order].reshape(len(rows), len(columns))
         drawn = ax.pcolormesh(columns, rows, cells, shading="nearest", **style)
     else:
-        drawn = ax.scatter(*x.T, c=values, s=25, edgecolors=GREY, linewidths=0.3, **style)
+        size = float(np.clip(6e4 / len(x), 4.0, 25.0))
+        edge = 0.3 if size == 25.0 else 0.0
+        drawn = ax.scatter(*x.T, c=values, s=size, edgecolors=GREY, linewidths=edge, **style)
     colorbar = ax.figure.colorbar(drawn, ax=ax, shrink=0.85)
     colorbar.set_label(label)
     return drawn

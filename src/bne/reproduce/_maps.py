@@ -59,10 +59,10 @@ def true_bias(x: Array, centre: Array, width: float) -> Array:
     return BIAS * np.exp(-0.5 * np.sum((x - centre) ** 2, axis=1) / width**2)
 
 
-def twin(repeat: int) -> list[dict[str, Any]]:
-    """One data set of the twin: each stage's scores at fresh outcomes on the grid."""
-    table = monitors()
-    assert table is not None
+def twin_data(
+    table: pd.DataFrame, repeat: int
+) -> tuple[pd.DataFrame, Array, pd.DataFrame, Array, Array]:
+    """One data set of the twin: training rows, outcomes, the grid, fresh outcomes, true bias."""
     rng = np.random.default_rng([repeat, 5])
     places = table[PLACE].to_numpy()
     centre = places[rng.integers(len(places))]
@@ -74,11 +74,19 @@ def twin(repeat: int) -> list[dict[str, Any]]:
         return mean + NOISE * noise / np.sqrt(2.0)
 
     train, grid = surfaces(table, places), surfaces(table, map_grid(table))
-    y, fresh = outcomes(train), outcomes(grid)
+    bias = true_bias(grid[PLACE].to_numpy(), centre, width)
+    return train, outcomes(train), grid, outcomes(grid), bias
+
+
+def twin(repeat: int) -> list[dict[str, Any]]:
+    """One data set of the twin: each stage's scores at fresh outcomes on the grid."""
+    table = monitors()
+    assert table is not None
+    train, y, grid, fresh, bias = twin_data(table, repeat)
     settings = {"chains": 2, "warmup": 300, "draws": 400, "n_jobs": 1}
     model, _ = fitted_stages(train, y, MODELS, PLACE, random_state=repeat, **settings)
     flagged = model.detect_bias(grid).delta.prob_positive
-    high = true_bias(grid[PLACE].to_numpy(), centre, width) > 0.5 * BIAS
+    high = bias > 0.5 * BIAS
     found = {"prob_low_on_hill": flagged[high].mean(), "prob_low_off_hill": flagged[~high].mean()}
     return [
         {"method": name} | calibration_scores(predict(grid), fresh) | found

@@ -1,0 +1,76 @@
+"""All forecasts of January 2004: every row, eight models, and a map of the whole region.
+
+``python benchmarks/weather.py`` (from the project's folder, or with BNE_DATA set) learns from the
+17,879 rows of the 4th to the 29th, twice: from places alone, which is what the grid of 8,188 points
+has, and from places and elevation. It scores the 712 stations of the 31st, draws the map of that
+day to ``docs/images/weather_map.png``, and goes on where it was killed. Half an hour a fit.
+"""
+
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from store import FOLDER, resume
+
+from bne import plots
+from bne.reproduce import _real
+from bne.reproduce._scores import fitted_stages, observed_scores, stages_of
+
+EXPERTS = ["CMCG", "ETA", "GASP", "GFS", "JMA", "NGPS", "TCWB", "UKMO"]
+PLACE = ["longitude", "latitude"]
+HEIGHT = ["elevation", "no_elevation"]
+SETTINGS = {"chains": 2, "warmup": 300, "draws": 250, "n_jobs": 2, "random_state": 0}
+PICTURE = FOLDER.parents[1] / "docs" / "images" / "weather_map.png"
+
+
+def january():
+    """Rows to learn from and the 31st; a missing elevation is the median, and has a mark."""
+    data = pd.read_csv(_real.folder() / "uw_srft_2004/srft_dev_jan.csv.gz")
+    known = data["elevation"].where(data["elevation"] != -9999)
+    data = data.assign(elevation=known.fillna(known.median()), no_elevation=known.isna() * 1.0)
+    day = data["date"] // 100 % 100
+    return data[(day >= 4) & (day <= 29)], data[day == 31]
+
+
+def fitted(inputs):
+    """The scores of every stage on the 31st, and the map where the grid has the inputs."""
+    columns = {"place": PLACE, "place and elevation": PLACE + HEIGHT}[inputs]
+    train, test = january()
+    folder = Path("out") / f"weather-{len(columns)}"
+    settings = SETTINGS | {"checkpoint": str(folder)}
+    if inputs != "place":
+        settings["length_scales"] = "per_input"
+    y = train["observation"].to_numpy(float)
+    model, seconds = fitted_stages(train, y, EXPERTS, columns, **settings)
+    model.save(folder.with_suffix(".bne"))
+    if inputs == "place":
+        draw(model)
+    rows, health = test[columns + EXPERTS], model.diagnostics()
+    sampled = {"rows": len(train), "seconds": seconds, "min_ess": np.nanmin(health["ess_bulk"])}
+    return [
+        {"stage": name} | observed_scores(law(rows), test["observation"].to_numpy(float)) | sampled
+        for name, law in stages_of(model).items()
+    ]
+
+
+def draw(model):
+    """Six maps of the 31st."""
+    mpl.use("Agg")
+    grid = pd.read_csv(_real.folder() / "uw_srft_2004/srftGrid_valid20040131.csv.gz")
+    axes = plots.maps(model, grid[PLACE + EXPERTS], grid[PLACE].to_numpy())
+    axes[0, 0].set_title("temperature on 31 January, K")
+    axes[0, 0].figure.savefig(PICTURE, dpi=80)
+
+
+def run():
+    """Both fits."""
+    if not (_real.folder() / "uw_srft_2004").exists():
+        print(f"Skipped: no uw_srft_2004 in {_real.folder()}.")
+        return []
+    keys = [{"inputs": inputs} for inputs in ("place", "place and elevation")]
+    return resume("weather_rows", keys, fitted).to_dict("records")
+
+
+if __name__ == "__main__":
+    print(pd.DataFrame(run()).to_string())
