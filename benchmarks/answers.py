@@ -128,10 +128,10 @@ def bump(height, orthogonalize, seed, n=300):
     y = np.sin(2 * np.pi * x) + NOISE * rng.normal(size=n)
     model = fit(frame(x), y, [("a", "a"), ("b", "b")], ["x"], orthogonalize=orthogonalize)
     places = np.append(CENTRE, rng.uniform(size=50))
-    delta = model.detect_bias(frame(places)).delta
+    total = model.detect_bias(frame(places)).total
     return {
-        "prob_too_high_at_centre": 1.0 - delta.prob_positive[0],
-        "share_flagged": np.mean(delta.evidence[1:] > 0.9),
+        "prob_too_high_at_centre": 1.0 - total.prob_positive[0],
+        "share_flagged": np.mean(total.evidence[1:] > 0.9),
     }
 
 
@@ -171,7 +171,7 @@ CASES = {
         [
             {"height": height, "orthogonalize": orthogonalize, "seed": seed}
             for seed in range(50)
-            for orthogonalize in ((True, False) if seed < 10 else (True,))
+            for orthogonalize in ((False, True) if seed < 10 else (False,))
             for height in (2.0, 0.0)
         ],
     ),

@@ -85,8 +85,9 @@ class BiasReport:
     Attributes
     ----------
     delta, G, total : BiasSummary
-        What the residual process, the calibration function and both together change: ``mean``,
-        ``lower``, ``upper``, ``prob_positive`` and ``evidence``, (N,) each.
+        What the residual process and the calibration function change, and what the models under
+        their best weights are wrong by: ``mean``, ``lower``, ``upper``, ``prob_positive`` and
+        ``evidence``, (N,) each.
     statistic : str or float
     threshold : float
         Probability from which on the verdict speaks.
@@ -101,7 +102,7 @@ class BiasReport:
 
     @property
     def verdict(self) -> list[str]:
-        """A sentence for every row, about delta and G together."""
+        """A sentence for every row, about the total."""
         words = WORDS.get(str(self.statistic), QUANTILE_WORDS)
         return [self._sentence(p, words) for p in self.total.prob_positive]
 

@@ -2,10 +2,13 @@
 
 ``D_delta`` is what delta changes about a statistic of y given x, ``D_G`` what G changes. For the
 mean, ``D_delta = delta(x)`` and ``D_G = integral of Phi - G(Phi) dy = E[y|x] - mu(x)`` (Eq. 5).
-Their sum is what E[y|x] differs by from the weighted experts; for skewed noise the two have
-opposite signs and are known worse than their sum. Other statistics compare F(y|x) with the Gaussian
-law N(mu, s^2), and delta has no part in them; s is the rows' typical standard deviation of y, which
-is known, where sigma_eps is known only together with the stretch of G.
+Neither is known well: for skewed noise they have opposite signs, and delta takes up some of what
+the experts could say. The total is: what E[y|x] differs by from the experts under the weights that
+suit each draw best (`Stage.best_weights`).
+
+Other statistics compare F(y|x) with the Gaussian law N(mu, s^2), and delta has no part in them; s
+is the rows' typical standard deviation of y, which is known, where sigma_eps is known only together
+with the stretch of G.
 """
 
 from collections.abc import Sequence
@@ -24,7 +27,7 @@ STATISTICS = ("mean", "variance", "skewness", "modes", "median")
 
 
 class BiasDraws(NamedTuple):
-    """Draws of D_delta, D_G and their sum at N rows, in units of the statistic: (S, N) each."""
+    """Draws of D_delta, D_G and the total at N rows, in units of the statistic: (S, N) each."""
 
     delta: Array
     G: Array
@@ -62,12 +65,21 @@ def check_statistic(statistic: str | float) -> str | float:
 
 
 def bias(
-    stages: Sequence[Stage], rows: Rows, statistic: str | float, y_scale: float, coverage: float
+    stages: Sequence[Stage],
+    rows: Rows,
+    train: Rows,
+    statistic: str | float,
+    y_scale: float,
+    coverage: float,
 ) -> tuple[BiasSummary, BiasSummary, BiasSummary]:
-    """Posterior of D_delta, D_G and their sum at N rows, in chunks, averaged over shards if any."""
+    """Posterior of D_delta, D_G and the total at N rows, in chunks, averaged over shards if any."""
+    weights = [stage.best_weights(train) if statistic == "mean" else None for stage in stages]
     pieces = []
     for part in chunks(len(rows.f), stages[0].row_elements * len(stages[0].draws.omega)):
-        shards = [bias_draws(stage, rows.part(part), statistic, y_scale) for stage in stages]
+        shards = [
+            bias_draws(stage, rows.part(part), w, statistic, y_scale)
+            for stage, w in zip(stages, weights, strict=True)
+        ]
         # a number of modes has no averages between two numbers: draws of all shards count alike
         join = np.concatenate if statistic == "modes" else average_draws
         averaged = (join(d) for d in zip(*shards, strict=True))
@@ -79,14 +91,18 @@ def bias(
     return delta, G, total
 
 
-def bias_draws(stage: Stage, rows: Rows, statistic: str | float, y_scale: float) -> BiasDraws:
-    """D_delta, D_G and their sum in every draw."""
+def bias_draws(
+    stage: Stage, rows: Rows, weights: Array | None, statistic: str | float, y_scale: float
+) -> BiasDraws:
+    """D_delta, D_G and the total in every draw; the mean's total is under these weights."""
     conditional, calibration = stage.conditional(rows), stage.draws.calibration
     stretch = np.ones(1) if calibration is None else calibration.stretch
     power = {"variance": 2, "skewness": 0, "modes": 0}.get(str(statistic), 1)
     G = _changed_by_G(conditional, stretch[:, None], statistic) * y_scale**power
-    delta = stage.delta(rows) * y_scale if statistic == "mean" else np.zeros_like(G)
-    return BiasDraws(delta, G, delta + G)
+    if weights is None:
+        return BiasDraws(np.zeros_like(G), G, G)
+    best = weights @ rows.f.T
+    return BiasDraws(y_scale * stage.delta(rows), G, y_scale * (conditional.mu - best) + G)
 
 
 def _changed_by_G(draws: ConditionalDraws, stretch: Array, statistic: str | float) -> Array:

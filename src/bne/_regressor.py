@@ -363,9 +363,8 @@ class BNERegressor(RegressorMixin, BaseEstimator):
     ) -> "BiasReport":
         """Say with a probability where the models are wrong (section 3.1 of the paper).
 
-        "The models" are their weighted sum, not each of them. Fit with ``orthogonalize=True`` for
-        this: with the default a shared bias can hide in the weights (found in 1 of 10 simulated
-        data sets, against 50 of 50; docs/answers.md).
+        "The models" are their weighted sum, not each of them: the verdict is about what E[y|x]
+        differs by from the sum under the weights that suit it best, which no weights could mend.
 
         Parameters
         ----------
@@ -380,15 +379,15 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         Returns
         -------
         BiasReport
-            For ``delta``, ``G`` and ``total``, their sum: mean, interval, P(D > 0), evidence; a
-            ``verdict`` on the total in words; ``to_frame()``.
+            For ``delta`` and ``G``, the paper's two differences, and for the ``total``: mean,
+            interval, P(D > 0), evidence; a ``verdict`` on the total in words; ``to_frame()``.
         """
         from bne import _bias
         from bne._answers import BiasReport
 
         statistic = _bias.check_statistic(statistic)
-        rows, stages = self._rows(X), self._thinned("full")
-        summaries = _bias.bias(stages, rows, statistic, self.scaling_.y_scale, coverage)
+        stages, rows, train = self._thinned("full"), self._rows(X), self.posterior_.rows
+        summaries = _bias.bias(stages, rows, train, statistic, self.scaling_.y_scale, coverage)
         return BiasReport(*summaries, statistic, threshold, _index(X, summaries[0].mean))
 
     def explain_weights(self, stage: str = "full", coverage: float = 0.9) -> pd.DataFrame:

@@ -160,6 +160,24 @@ class Stage(NamedTuple):
         """Draws of mu at N rows: (S, N)."""
         return self.draws.omega @ rows.f.T + self.delta(rows)
 
+    def best_weights(self, rows: Rows) -> Array:
+        """Weights that come nearest to mu at these rows in every draw, by least squares: (S, K).
+
+        Delta and the experts share what both can express; here the experts are given all of it.
+        """
+        draws = self.draws
+        if self.residual is None:
+            return draws.omega
+        assert draws.v is not None
+        assert draws.sigma_delta is not None and draws.log_ell is not None
+        inverse, feature_map = np.linalg.pinv(rows.f), self.residual.feature_map
+        overlap = sum(
+            inverse[:, part] @ self.residual.tabulate(rows.part(part))[0]
+            for part in chunks(len(rows.f), feature_map.log_ell.size * len(feature_map.points))
+        )
+        shared = process_draws(np.asarray(overlap), feature_map.log_ell, draws.log_ell, draws.v)
+        return draws.omega + draws.sigma_delta[:, None] * shared
+
     def conditional(self, rows: Rows) -> ConditionalDraws:
         """The posterior of F(y | x) at N rows (Eq. 4)."""
         ratio = None

@@ -13,6 +13,7 @@ from bne._predictive import ConditionalDraws, invert
 from bne._scaling import Scaling
 from bne._stages import Rows, Stage
 from bne._threads import single_blas_thread
+from bne._typing import Array
 from bne._uncertainty import NAMES, ClosedForm, Parts, split
 
 CHUNK = 128
@@ -29,11 +30,12 @@ class Answerer(NamedTuple):
 
     Attributes
     ----------
-    wholes, gaussians : lists of Stage and of ClosedForm
+    wholes, weights, gaussians : lists of Stage, of its best weights (S, K) and of ClosedForm
         One of each, or of each shard.
     """
 
     wholes: list[Stage]
+    weights: list[Array]
     gaussians: list[ClosedForm]
     scaling: Scaling
     levels: tuple[float, ...]
@@ -46,8 +48,8 @@ class Answerer(NamedTuple):
             quantiles = np.mean([invert(d, levels) for d in draws], axis=0)
             parts = self._parts(draws, rows)
         missed = [
-            scale * (d.moments()[0] - whole.draws.omega @ rows.f.T)
-            for d, whole in zip(draws, self.wholes, strict=True)
+            scale * (d.moments()[0] - weights @ rows.f.T)
+            for d, weights in zip(draws, self.weights, strict=True)
         ]
         bias = summarise(average_draws(missed), 0.9)
         mean = np.mean([np.mean(d.moments()[0], axis=0) for d in draws], axis=0)
@@ -71,7 +73,9 @@ class Answerer(NamedTuple):
 
 def prepare(model: Any, quantiles: Sequence[float] = QUANTILES) -> Answerer:
     """Everything that does not depend on the rows."""
-    return Answerer(model._thinned("full"), model._closed("full"), model.scaling_, tuple(quantiles))
+    wholes = model._thinned("full")
+    weights = [whole.best_weights(model.posterior_.rows) for whole in wholes]
+    return Answerer(wholes, weights, model._closed("full"), model.scaling_, tuple(quantiles))
 
 
 def answers(

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 from scipy.special import ndtr, ndtri
 
-from bne import _bias
+from bne import BNERegressor, _bias
 from bne._answers import BiasReport
 from bne._bias import BiasSummary, summarise
 from bne._calibration import quadrature
@@ -27,7 +27,7 @@ def draws(wave_model, wave):
 def test_mean_by_three_routes(draws):
     """Integral of Phi - G(Phi), mean of F minus mu, and sampling."""
     stage, rows, conditional = draws
-    D = _bias.bias_draws(stage, rows, "mean", 1.0).G
+    D = _bias.bias_draws(stage, rows, stage.draws.omega, "mean", 1.0).G
     t = np.linspace(-12, 12, 9601)
     rng = np.random.default_rng(0)
     for row in range(2):
@@ -49,12 +49,15 @@ def test_statistics_by_sampling(draws):
     n, s, row = 100_000, 17, 1
     t = conditional.ratio.ppf(rng.uniform(size=n), np.full(n, s), np.full(n, row))
     sigma, stretch = conditional.sigma_eps[s], stage.draws.calibration.stretch[s]
-    at = {k: _bias.bias_draws(stage, rows, k, 2.0).G[s, row] for k in ("variance", "skewness", 0.9)}
+    at = {
+        k: _bias.bias_draws(stage, rows, None, k, 2.0).G[s, row]
+        for k in ("variance", "skewness", 0.9)
+    }
     assert abs(at["skewness"] - stats.skew(t)) < 0.1
     assert abs(at["variance"] - 4 * sigma**2 * (np.var(t) - stretch**2)) < 0.1 * 4 * sigma**2
     expected = 2 * sigma * (np.quantile(t, 0.9) - stretch * ndtri(0.9))
     assert abs(at[0.9] - expected) < 0.04 * sigma
-    median = _bias.bias_draws(stage, rows, "median", 1.0)
+    median = _bias.bias_draws(stage, rows, None, "median", 1.0)
     np.testing.assert_array_equal(median.delta, 0)
 
 
@@ -64,8 +67,49 @@ def test_the_reference_is_the_rows_typical_noise(wave_model):
     variance = stage.as_sampled().conditional(wave_model.posterior_.rows).ratio.moments.variance
     typical = np.exp(0.5 * np.mean(np.log(variance), axis=1))
     np.testing.assert_allclose(stage.draws.calibration.stretch, typical, rtol=1e-4)
-    D = _bias.bias_draws(stage, wave_model.posterior_.rows, "variance", 1.0).G
+    D = _bias.bias_draws(stage, wave_model.posterior_.rows, None, "variance", 1.0).G
     assert np.all(np.min(D, axis=1) < 0) and np.all(np.max(D, axis=1) > 0)
+
+
+def test_total_is_the_distance_from_the_best_weights(wave_model, wave):
+    """By another route: least squares of every draw's mu on the experts."""
+    stage, train = wave_model._stage("full").thinned(), wave_model.posterior_.rows
+    best = np.linalg.lstsq(train.f, stage.as_sampled().mu(train).T)[0].T
+    np.testing.assert_allclose(stage.best_weights(train), best, rtol=1e-6, atol=1e-8)
+    X = wave.features(PLACES)
+    rows, total = wave_model._rows(X), wave_model.detect_bias(X).total
+    missed = stage.conditional(rows).moments()[0] - best @ rows.f.T
+    np.testing.assert_allclose(total.mean, wave_model.scaling_.y_scale * missed.mean(axis=0))
+
+
+def fit_with_bump(height, orthogonalize):
+    """Two experts that share a bump of `height` noise scales; the Gaussian stages alone."""
+    rng = np.random.default_rng(4)
+
+    def frame(x):
+        base = np.sin(2 * np.pi * x) + 0.3 * height * np.exp(-(((x - 0.35) / 0.06) ** 2))
+        return pd.DataFrame({"x": x, "a": base + 0.5 * x, "b": base - 0.5 * x})
+
+    x = rng.uniform(size=200)
+    y = np.sin(2 * np.pi * x) + 0.3 * rng.normal(size=200)
+    settings = {"calibration": None, "orthogonalize": orthogonalize, "random_state": 0}
+    model = BNERegressor([("a", "a"), ("b", "b")], inputs=["x"], **settings)
+    return model.fit(frame(x), y), frame
+
+
+def test_a_shared_bias_does_not_hide_in_the_weights():
+    """Delta alone may: it and the weights share what both can express."""
+    model, frame = fit_with_bump(2.0, orthogonalize=False)
+    assert model.detect_bias(frame(np.array([0.35]))).total.prob_positive[0] < 0.05
+    model, frame = fit_with_bump(0.0, orthogonalize=False)
+    assert np.mean(model.detect_bias(frame(np.linspace(0, 1, 40))).total.evidence > 0.9) < 0.15
+
+
+def test_orthogonalised_the_weights_are_the_best_already():
+    model, _ = fit_with_bump(2.0, orthogonalize=True)
+    stage = model._stage("additive").thinned(100)
+    best = stage.best_weights(model.posterior_.rows)
+    np.testing.assert_allclose(best, stage.draws.omega, atol=1e-8)
 
 
 def test_number_of_modes():
@@ -98,8 +142,6 @@ def test_report_in_words(wave_model, wave):
     assert {"delta_mean", "delta_lower", "delta_prob_positive", "G_evidence"} <= set(frame)
     assert frame.index.tolist() == list("abcd")
     assert np.all(frame["delta_lower"] <= frame["delta_upper"])
-    sums = frame["delta_mean"] + frame["G_mean"]
-    np.testing.assert_allclose(frame["total_mean"], sums, rtol=1e-9)
     summary = BiasSummary(*np.array([[1.0, -1.0, 0.1], [0, -2, -1], [2, 0, 1], [0.99, 0.01, 0.6]]))
     report = BiasReport(summary, summary, summary, "mean", 0.95, pd.RangeIndex(3))
     assert report.verdict == [
