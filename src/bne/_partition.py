@@ -54,7 +54,7 @@ def run(
         left = [i for i in range(len(tasks)) if i not in results]
         work = (delayed(_named)(i, len(tasks), tasks[i]) for i in left)
         try:
-            for i, result in Parallel(n_jobs=n_jobs, return_as="generator_unordered")(work):
+            for i, result in parallel(n_jobs, "generator_unordered")(work):
                 results[i] = result
                 progress(1)
             break
@@ -62,6 +62,14 @@ def run(
             if attempt == ATTEMPTS:
                 raise
     return [results[i] for i in range(len(tasks))]
+
+
+def parallel(n_jobs: int | None, return_as: str) -> Parallel:
+    """Joblib's engine of the moment; one that cannot, as Ray's, gives all results at once."""
+    try:
+        return Parallel(n_jobs=n_jobs, return_as=return_as)
+    except ValueError:
+        return Parallel(n_jobs=n_jobs)
 
 
 def _named(i: int, total: int, task: Callable[[], Any]) -> tuple[int, Any]:

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from joblib import Parallel, delayed
+from joblib import delayed
 
 from bne._bias import summarise
-from bne._partition import average_draws, average_parts, make_law
+from bne._partition import average_draws, average_parts, make_law, parallel
 from bne._predictive import ConditionalDraws, invert
 from bne._scaling import Scaling
 from bne._stages import Rows, Stage
@@ -97,7 +97,7 @@ def answers(
         tables = (answerer(rows.part(part)) for part in _slices(len(X), CHUNK))
     else:
         work = (delayed(in_chunks)(answerer, rows.part(part)) for part in parts)
-        tables = Parallel(n_jobs=n_jobs, return_as="generator")(work)
+        tables = parallel(n_jobs, "generator")(work)
     kept = []
     for table in tables:
         kept.append(table)

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from joblib import parallel_config
 from scipy import stats
 
 import bne
@@ -257,20 +258,23 @@ def test_all_answers_of_a_partitioned_model(partitioned, tmp_path):
     np.testing.assert_allclose(table["q05"], quantiles, rtol=1e-9)
 
 
-def test_engines_and_workers_change_nothing_and_a_killed_one_is_survived():
-    """Sequential, loky, and a Dask cluster of processes of which one is killed mid-run."""
-    distributed = pytest.importorskip("distributed")
-    from joblib import parallel_config
-
+def quantiles_of_shards(n_jobs):
+    """Of a short fit in three parts, by joblib's engine of the moment."""
     data = make_wave_1d(120, random_state=3)
     settings = QUICK | {"calibration": None, "draws": 400}
+    model = BNERegressor(EXPERTS, partitions=3, n_jobs=n_jobs, **settings).fit(data.X, data.y)
+    return model.predict_quantiles(data.X[:5])
 
-    def fitted(n_jobs):
-        return BNERegressor(EXPERTS, partitions=3, n_jobs=n_jobs, **settings).fit(data.X, data.y)
 
-    alone = fitted(1)
-    expected = alone.predict_quantiles(data.X[:5])
-    np.testing.assert_array_equal(fitted(2).predict_quantiles(data.X[:5]), expected)
+@pytest.fixture(scope="module")
+def expected():
+    return quantiles_of_shards(1)
+
+
+def test_engines_and_workers_change_nothing_and_a_killed_one_is_survived(expected):
+    """Sequential, loky, and a Dask cluster of processes of which one is killed mid-run."""
+    distributed = pytest.importorskip("distributed")
+    np.testing.assert_array_equal(quantiles_of_shards(2), expected)
     with (
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
@@ -281,6 +285,21 @@ def test_engines_and_workers_change_nothing_and_a_killed_one_is_survived():
         before = set(client.run(os.getpid).values())
         killer = threading.Timer(3.0, os.kill, (min(before), signal.SIGKILL))
         killer.start()
-        model = fitted(-1)
+        quantiles = quantiles_of_shards(-1)
         assert not killer.is_alive() and min(before) not in client.run(os.getpid).values()
-    np.testing.assert_array_equal(model.predict_quantiles(data.X[:5]), expected)
+    np.testing.assert_array_equal(quantiles, expected)
+
+
+@pytest.mark.filterwarnings("ignore")  # Ray's start forks, of which JAX warns
+def test_ray_changes_nothing(expected):
+    ray = pytest.importorskip("ray", reason="Ray is not among the extras: 80 MB")
+    from ray.util.joblib import register_ray
+
+    register_ray()
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        with parallel_config(backend="ray"):
+            quantiles = quantiles_of_shards(2)
+    finally:
+        ray.shutdown()
+    np.testing.assert_array_equal(quantiles, expected)
