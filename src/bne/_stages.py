@@ -100,6 +100,9 @@ class StageDraws(NamedTuple):
         return values.reshape(*self.shape, *values.shape[1:])
 
 
+ALIKE = 1e-4
+"""Combinations of the experts that are smaller than this part of the largest are not weighted."""
+
 PREDICTIVE_DRAWS = 1000
 """Draws that answers are averaged over, evenly spaced among all; neighbours add little."""
 
@@ -170,7 +173,8 @@ class Stage(NamedTuple):
             return draws.omega
         assert draws.v is not None
         assert draws.sigma_delta is not None and draws.log_ell is not None
-        inverse, feature_map = np.linalg.pinv(rows.f), self.residual.feature_map
+        inverse = np.linalg.pinv(rows.f, rcond=ALIKE)
+        feature_map = self.residual.feature_map
         overlap = sum(
             inverse[:, part] @ self.residual.tabulate(rows.part(part))[0]
             for part in chunks(len(rows.f), feature_map.log_ell.size * len(feature_map.points))
