@@ -154,9 +154,14 @@ def stages(
 
 
 def maps(
-    model: Any, X: Any, x: ArrayLike, *, observed: tuple[ArrayLike, ArrayLike] | None = None
+    model: Any,
+    X: Any,
+    x: ArrayLike,
+    *,
+    observed: tuple[ArrayLike, ArrayLike] | None = None,
+    of: str = "total",
 ) -> np.ndarray:
-    """Draw the four maps of the paper's Figure 5 and that of P(D_delta > 0): (2, 3) Axes.
+    """Draw the four maps of the paper's Figure 5 and that of P(D > 0): (2, 3) Axes.
 
     The sixth panel holds the structural part that belongs to G.
 
@@ -166,6 +171,8 @@ def maps(
     X : N rows to predict, and x : (N, 2) their places
     observed : pair of (n, 2) places and (n,) outcomes, optional
         Drawn on the first map in the same colours.
+    of : {"total", "delta", "G"}
+        Which of the report's differences D is.
     """
     _, axes = _panels(2, 3)
     x = np.asarray(x, dtype=np.float64)
@@ -180,7 +187,7 @@ def maps(
     for ax, (title, value) in zip(axes.flat[1:5], values.items(), strict=True):
         _map(ax, x, value, "squared units of y", diverging=title == "structural G")
         ax.set_title(title)
-    bias(x, model.detect_bias(X), ax=axes[1, 2])
+    bias(x, model.detect_bias(X), of=of, ax=axes[1, 2])
     axes[1, 2].set_title("models too low?")
     return axes
 
@@ -216,12 +223,12 @@ def part(
     return ax
 
 
-def bias(x: ArrayLike, report: BiasReport, *, of: str = "delta", ax: Axes | None = None) -> Axes:
-    """Draw P(D > 0) of ``delta``, ``G`` or ``total``: a curve over one input, a map over two."""
+def bias(x: ArrayLike, report: BiasReport, *, of: str = "total", ax: Axes | None = None) -> Axes:
+    """Draw P(D > 0) of ``total``, ``delta`` or ``G``: a curve over one input, a map over two."""
     ax = _axes(ax)
     probability = getattr(report, of).prob_positive
     x = np.asarray(x, dtype=np.float64)
-    symbol = {"delta": "D_δ", "G": "D_G", "total": "D_δ + D_G"}[of]
+    symbol = {"delta": "D_δ", "G": "D_G", "total": "D"}[of]
     label = f"P({symbol} > 0), {report.statistic}"
     if x.ndim == 2 and x.shape[1] == 2:
         _map(ax, x, probability, label, diverging=True, limits=(0.0, 1.0))

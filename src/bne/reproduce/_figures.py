@@ -173,7 +173,9 @@ def fig5(folder: Path, repeats: int, n_jobs: int | None, quiet: bool) -> None:
     replace(folder / "fig5.csv", parts.to_csv(index=False, float_format="%.5g"))
     centre = table[_maps.PLACE].mean()
     observed = (table[_maps.PLACE] - centre, table["aqs"])
-    axes = plots.maps(model, grid, (grid[_maps.PLACE] - centre).to_numpy(), observed=observed)
+    axes = plots.maps(
+        model, grid, (grid[_maps.PLACE] - centre).to_numpy(), observed=observed, of="delta"
+    )
     for ax in axes[-1]:
         ax.set_xlabel("km east of the monitors' centre")
     for ax in axes[:, 0]:
