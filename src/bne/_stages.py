@@ -103,6 +103,9 @@ class StageDraws(NamedTuple):
 ALIKE = 1e-4
 """Combinations of the experts that are smaller than this part of the largest are not weighted."""
 
+WEIGHED_ROWS = 1000
+"""Rows at the most that the best weights are worked out from."""
+
 PREDICTIVE_DRAWS = 1000
 """Draws that answers are averaged over, evenly spaced among all; neighbours add little."""
 
@@ -164,23 +167,16 @@ class Stage(NamedTuple):
         return self.draws.omega @ rows.f.T + self.delta(rows)
 
     def best_weights(self, rows: Rows) -> Array:
-        """Weights that come nearest to mu at these rows in every draw, by least squares: (S, K).
+        """Weights that come nearest to E[y|x] at these rows in every draw: (S, K).
 
-        Delta and the experts share what both can express; here the experts are given all of it.
+        By least squares: what delta, G and the experts can all express is given to the experts. Of
+        many rows some, evenly spaced, are used.
         """
-        draws = self.draws
-        if self.residual is None:
-            return draws.omega
-        assert draws.v is not None
-        assert draws.sigma_delta is not None and draws.log_ell is not None
-        inverse = np.linalg.pinv(rows.f, rcond=ALIKE)
-        feature_map = self.residual.feature_map
-        overlap = sum(
-            inverse[:, part] @ self.residual.tabulate(rows.part(part))[0]
-            for part in chunks(len(rows.f), feature_map.log_ell.size * len(feature_map.points))
-        )
-        shared = process_draws(np.asarray(overlap), feature_map.log_ell, draws.log_ell, draws.v)
-        return draws.omega + draws.sigma_delta[:, None] * shared
+        kept = np.linspace(0, len(rows.f) - 1, min(len(rows.f), WEIGHED_ROWS)).round().astype(int)
+        rows = Rows(rows.x[kept], rows.f[kept])
+        parts = chunks(len(kept), self.row_elements * len(self.draws.omega))
+        means = [self.conditional(rows.part(part)).moments()[0] for part in parts]
+        return np.concatenate(means, axis=1) @ np.linalg.pinv(rows.f, rcond=ALIKE).T
 
     def conditional(self, rows: Rows) -> ConditionalDraws:
         """The posterior of F(y | x) at N rows (Eq. 4)."""
