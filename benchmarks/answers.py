@@ -1,7 +1,7 @@
 """Whether the answers of the full stage are right: decomposition and bias, by simulation.
 
 Every fit is a row of ``benchmarks/results/answers_*.csv``, written as it ends: a killed run goes on
-where it was. ``python benchmarks/answers.py entropy spread bump shape`` runs the named cases.
+where it was. ``python benchmarks/answers.py entropy spread bump alarms shape`` runs the named cases.
 """
 
 import argparse
@@ -135,6 +135,18 @@ def bump(height, orthogonalize, seed, n=300):
     }
 
 
+def alarms(skewness, seed, n=300):
+    """Experts whose mean is right, Gamma noise of this skewness: places where a bias is seen."""
+    rng = np.random.default_rng([seed, 8])
+    x, shape = rng.uniform(-2, 2, size=n), 4.0 / skewness**2
+    mean, own = np.sin(2 * x) + 0.5 * x, 0.5 * np.cos(3 * x)
+    X = pd.DataFrame({"x": x, "a": mean + own, "b": mean - own})
+    y = mean + 0.5 * (rng.gamma(shape, size=n) - shape) / np.sqrt(shape)
+    report = fit(X, y, [("a", "a"), ("b", "b")], ["x"]).detect_bias(X)
+    flagged = {k: np.mean(getattr(report, k).evidence > 0.9) for k in ("total", "delta")}
+    return {f"share_flagged_{k}": v for k, v in flagged.items()}
+
+
 def shape(skew, seed, n=500):
     """Noise skewed to the right (1), the left (-1) or not (0), twice as large on the right half."""
     rng = np.random.default_rng([seed, 9])
@@ -171,6 +183,10 @@ CASES = {
         [{"height": 0.0, "orthogonalize": False, "seed": seed} for seed in range(10)]
         + [{"height": 2.0, "orthogonalize": False, "seed": seed} for seed in range(50)]
         + [{"height": h, "orthogonalize": True, "seed": s} for s in range(5) for h in (2.0, 0.0)],
+    ),
+    "alarms": (
+        alarms,
+        [{"skewness": k, "seed": s} for s in range(10) for k in (2.0, 1.0)],
     ),
     "shape": (shape, [{"skew": k, "seed": s} for k in (1, -1, 0) for s in (1, 2, 3)]),
 }

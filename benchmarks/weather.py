@@ -17,26 +17,17 @@ from bne import plots
 from bne.reproduce import _real
 from bne.reproduce._scores import fitted_stages, observed_scores, stages_of
 
-EXPERTS = ["CMCG", "ETA", "GASP", "GFS", "JMA", "NGPS", "TCWB", "UKMO"]
+EXPERTS = _real.WEATHER_MODELS
 PLACE = ["longitude", "latitude"]
 HEIGHT = ["elevation", "no_elevation"]
 SETTINGS = {"chains": 2, "warmup": 300, "draws": 250, "n_jobs": 2, "random_state": 0}
 PICTURE = FOLDER.parents[1] / "docs" / "images" / "weather_map.png"
 
 
-def january():
-    """Rows to learn from and the 31st; a missing elevation is the median, and has a mark."""
-    data = pd.read_csv(_real.folder() / "uw_srft_2004/srft_dev_jan.csv.gz")
-    known = data["elevation"].where(data["elevation"] != -9999)
-    data = data.assign(elevation=known.fillna(known.median()), no_elevation=known.isna() * 1.0)
-    day = data["date"] // 100 % 100
-    return data[(day >= 4) & (day <= 29)], data[day == 31]
-
-
 def fitted(inputs):
     """The scores of every stage on the 31st, and the map where the grid has the inputs."""
     columns = {"place": PLACE, "place and elevation": PLACE + HEIGHT}[inputs]
-    train, test = january()
+    train, test = _real.weather()
     folder = Path("out") / f"weather-{len(columns)}"
     settings = SETTINGS | {"checkpoint": str(folder)}
     if inputs != "place":

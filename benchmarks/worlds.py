@@ -130,8 +130,8 @@ PAGE = """# Coverage in six worlds
 
 One curve, two models that each miss something, and six kinds of noise: coverage of central
 intervals on {fresh:,} fresh observations a data set, and the distance of the PIT from uniform
-(Kolmogorov-Smirnov), of every stage. Written by `python benchmarks/worlds.py` from {sets} data sets
-of each kind or more ({goal_sets} are meant to be there; the table says how many).
+(Kolmogorov-Smirnov), of every stage. Written by `python benchmarks/worlds.py`, {sets} data sets of
+each kind.
 
 ![Measured less nominal coverage in every world](images/coverage.png)
 
@@ -162,7 +162,6 @@ def page(summary):
         fresh=FRESH,
         sets=int(summary["data_sets"].min()),
         goal=GOAL,
-        goal_sets=SEEDS,
         good=len(full) - len(off),
         worlds=len(full),
         misses="\n".join(["", "Not so:", "", *misses]) if misses else "",

@@ -1,6 +1,5 @@
 """`BNERegressor`: validate, delegate, return. No maths."""
 
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
@@ -9,21 +8,20 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from bne import _experts
 from bne._diagnostics import health, warn_if_unhealthy
 from bne._kernels import KernelFunction, resolve_kernel
 from bne._scaling import Scaling, fit_scaling
 from bne._typing import Array
+from bne._validation import check_rows, check_settings, drop_unpredicted, warn_constant
 
 if TYPE_CHECKING:
     from bne._answers import BiasReport, Decomposition
     from bne._posterior import Posterior
 
 STAGES = ("ensemble", "additive", "full")
-CALIBRATIONS = ("logistic", "cgp")
-MIN_ROWS = 3
 SAMPLING = (
     "calibration",
     "length_scales",
@@ -36,9 +34,6 @@ SAMPLING = (
     "partitions",
 )
 """Parameters that the draws depend on."""
-
-SIZES = (("chains", 1), ("warmup", 1), ("draws", 1), ("feature_points", 2), ("partitions", 1))
-"""Parameters that count something, and the least they can be."""
 
 MIN_DRAWS = 200
 """Of a shard, that answers are averaged over."""
@@ -191,8 +186,8 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         from bne._sampling import SamplerSettings
         from bne._stages import Rows
 
-        self._check_settings()
-        X, y = self._check_X(X, y, reset=True)
+        check_settings(self)
+        X, y = check_rows(self, X, y, reset=True)
         estimators = _experts.check_estimators(
             _experts.default_estimators(len(y)) if self.estimators is None else self.estimators
         )
@@ -202,12 +197,12 @@ class BNERegressor(RegressorMixin, BaseEstimator):
             estimators, columns, X, y, cv=self.cv, groups=groups, n_jobs=self.n_jobs
         )
         x = _experts.numeric(X, columns.inputs)
-        x, f, y = _drop_unpredicted(x, f, y)
+        x, f, y = drop_unpredicted(x, f, y)
         self.expert_names_: list[str] = [name for name, _ in estimators]
         self.estimators_ = fitted
         self.columns_ = columns
         self.n_rows_: int = len(y)
-        _warn_constant(self.expert_names_, f)
+        warn_constant(self.expert_names_, f)
         geographic = _experts.resolve_geographic(
             self.geographic, columns.inputs, names, self.n_features_in_, x
         )
@@ -452,85 +447,10 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         from bne._stages import Rows
 
         check_is_fitted(self)
-        X, _ = self._check_X(X, None, reset=False)
+        X, _ = check_rows(self, X, None, reset=False)
         f = _experts.predict_experts(self.expert_names_, self.estimators_, self.columns_, X)
         x = _experts.numeric(X, self.columns_.inputs)
         return Rows(self.scaling_.inputs(x), self.scaling_.outcome(f))
-
-    def _check_X(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
-        """Scikit-learn's checks; a frame stays a frame, so that experts see its column names."""
-        if not isinstance(X, pd.DataFrame):
-            if y is None and not reset:
-                return validate_data(self, X, reset=False, dtype=np.float64), np.empty(0)
-            X, y = validate_data(
-                self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=MIN_ROWS
-            )
-            return X, np.asarray(y, dtype=np.float64)
-        validate_data(self, X, y if reset else "no_validation", reset=reset, skip_check_array=True)
-        if len(X) < (MIN_ROWS if reset else 1):
-            raise ValueError(
-                f"Found array with {len(X)} sample(s) (n_samples={len(X)}); at least "
-                f"{MIN_ROWS if reset else 1} are needed."
-            )
-        numbers = [i for i, t in enumerate(X.dtypes) if pd.api.types.is_numeric_dtype(t)]
-        _experts.numeric(X, numbers)
-        if not reset:
-            return X, np.empty(0)
-        y = column_or_1d(y, warn=True)
-        y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
-        if len(y) != len(X):
-            raise ValueError(f"X has {len(X)} rows but y has {len(y)}. Pass one y for each row.")
-        return X, y
-
-    def _check_settings(self) -> None:
-        for name, least in SIZES:
-            value = getattr(self, name)
-            if not isinstance(value, int | np.integer) or value < least:
-                raise ValueError(f"`{name}` must be an integer >= {least}; got {value!r}.")
-        if self.calibration not in (None, *CALIBRATIONS):
-            raise ValueError(
-                f"`calibration` must be one of {list(CALIBRATIONS)} or None; got "
-                f"{self.calibration!r}."
-            )
-        if self.length_scales not in ("shared", "per_input"):
-            raise ValueError(
-                f"`length_scales` must be 'shared' or 'per_input'; got {self.length_scales!r}."
-            )
-        if not 0 < self.target_acceptance < 1:
-            raise ValueError(
-                f"`target_acceptance` must lie in (0, 1); got {self.target_acceptance!r}."
-            )
-
-
-def _drop_unpredicted(x: Array, f: Array, y: Array) -> tuple[Array, Array, Array]:
-    """Leave out rows that the splitter never predicted (time-series splits begin with such)."""
-    known = np.all(np.isfinite(f), axis=1)
-    if np.all(known):
-        return x, f, y
-    left = int(np.sum(known))
-    if left < MIN_ROWS:
-        raise ValueError(
-            f"`cv` predicts only {left} of {len(y)} rows out of fold; at least {MIN_ROWS} are "
-            "needed. Use a splitter whose test sets cover more rows."
-        )
-    warnings.warn(
-        f"`cv` leaves {len(y) - left} of {len(y)} rows without an out-of-fold prediction; the "
-        "ensemble is fitted to the others (the experts to all).",
-        UserWarning,
-        stacklevel=3,
-    )
-    return x[known], f[known], y[known]
-
-
-def _warn_constant(names: list[str], f: Array) -> None:
-    constant = [n for n, c in zip(names, f.T, strict=True) if np.ptp(c) <= 1e-12 * np.abs(c).max()]
-    if constant and len(f) > 1:
-        warnings.warn(
-            f"Experts {constant} predict the same value at every training row; they act as an "
-            "intercept.",
-            UserWarning,
-            stacklevel=3,
-        )
 
 
 def _labelled(values: Array, columns: list[Any], X: Any) -> Any:

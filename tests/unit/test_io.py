@@ -161,6 +161,10 @@ def newer(description):
     description["format"] = 99
 
 
+def older(description):
+    description["format"] = 1
+
+
 def unknown_type(description):
     description["state"]["scaling_"]["type"] = "os.system"
 
@@ -171,7 +175,12 @@ def object_dtype(description):
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [(newer, "Upgrade bne"), (unknown_type, "os.system"), (object_dtype, "numbers only")],
+    [
+        (newer, "Upgrade bne"),
+        (older, "Fit the model again"),
+        (unknown_type, "os.system"),
+        (object_dtype, "numbers only"),
+    ],
 )
 def test_hostile_descriptions_are_refused(path, change, message):
     rewritten(path, change)

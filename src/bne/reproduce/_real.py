@@ -87,21 +87,30 @@ def epf_np(split: int) -> Split:
     return _held_out(data, "Real price", np.arange(len(data)) >= len(data) - 364, experts, [])
 
 
+WEATHER_MODELS = ["CMCG", "ETA", "GASP", "GFS", "JMA", "NGPS", "TCWB", "UKMO"]
+
+
+def weather() -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Forecasts of the 4th to the 29th of January, and of the 31st.
+
+    A missing elevation is the median, and has a mark.
+    """
+    data = pd.read_csv(folder() / "uw_srft_2004/srft_dev_jan.csv.gz")
+    known = data["elevation"].mask(data["elevation"] == -9999)
+    data = data.assign(elevation=known.fillna(known.median()), no_elevation=known.isna() * 1.0)
+    data = in_km(data, "longitude", "latitude")
+    day = data["date"] // 100 % 100
+    return data[(day >= 4) & (day <= 29)], data[day == 31]
+
+
 def uw_srft_2004(split: int) -> Split:
     """Temperature at 712 stations on 31 January, learned from the 4th to the 29th."""
     del split
-    data = in_km(
-        pd.read_csv(folder() / "uw_srft_2004/srft_dev_jan.csv.gz"), "longitude", "latitude"
-    )
-    missing = data["elevation"] == -9999
-    known = data["elevation"].mask(missing)
-    data = data.assign(elevation=known.fillna(known.median()), no_elevation=missing.astype(float))
-    day = data["date"] // 100 % 100
-    experts = ["CMCG", "ETA", "GASP", "GFS", "JMA", "NGPS", "TCWB", "UKMO"]
+    train, test = weather()
+    both = pd.concat([train.sample(TRAIN_ROWS, random_state=0), test], ignore_index=True)
     inputs = ["east", "north", "elevation", "no_elevation"]
-    train = data[(day >= 4) & (day <= 29)].sample(TRAIN_ROWS, random_state=0)
-    both = pd.concat([train, data[day == 31]], ignore_index=True)
-    held_out = _held_out(both, "observation", np.arange(len(both)) >= TRAIN_ROWS, experts, inputs)
+    later = np.arange(len(both)) >= TRAIN_ROWS
+    held_out = _held_out(both, "observation", later, WEATHER_MODELS, inputs)
     return held_out._replace(settings={"length_scales": "per_input"})
 
 
