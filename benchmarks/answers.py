@@ -1,7 +1,7 @@
 """Whether the answers of the full stage are right: decomposition and bias, by simulation.
 
 Every fit is a row of ``benchmarks/results/answers_*.csv``, written as it ends: a killed run goes on
-where it was. ``python benchmarks/answers.py entropy spread bump alarms shape`` runs the named cases.
+where it was. ``python benchmarks/answers.py entropy spread bump alarms shape`` runs those cases.
 """
 
 import argparse
