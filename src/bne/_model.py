@@ -59,7 +59,7 @@ class FullData(NamedTuple):
     power : float
         To which the likelihood is raised.
     pinned : (7,)
-        Hyperparameters that are held where this is a number.
+        Hyperparameters that are held where this is a number; in place of eta, log sigma_eps.
     evidence, grid_eta : (J,)
         Added to the log density, at nodes of eta.
     weights : (n,)
@@ -267,7 +267,10 @@ def transform(position: Any, data: FullData) -> FullState:
     coefficients = sigma_G * A_G.times(W)
     log_Z, mean, log_sd = normaliser(data.construction, coefficients, T, sigma_G)
     virtual = sigma_G * (interpolate(data.virtual, h.log_ell_x, data.grid_x) @ W)
-    log_sigma_eps = h.eta - jnp.sum(data.mask * log_sd) / jnp.sum(data.mask)
+    stretch = jnp.sum(data.mask * log_sd) / jnp.sum(data.mask)
+    held = FullHyperparameters(*data.pinned).eta
+    log_sigma_eps = jnp.where(jnp.isnan(held), h.eta - stretch, held)
+    h = h._replace(eta=log_sigma_eps + stretch)
     target = data.mask * (data.y - jnp.exp(log_sigma_eps) * mean)
     A = interpolate_once(data.A, h.log_ell, data.grid)
     v, log_det_v = _map_v(z_delta, h, target, A, data)

@@ -210,6 +210,7 @@ def _pilot(settings: SamplerSettings) -> SamplerSettings:
 
 
 def pinned_at(stage: Stage) -> Array:
-    """Posterior means of the full stage's hyperparameters; the noise scale is left free."""
+    """Posterior means of the full stage's hyperparameters; that of the noise scale for eta."""
     means = np.mean(stage.draws.position, axis=(0, 1))[: len(FullHyperparameters._fields)]
-    return np.array(FullHyperparameters(*means)._replace(eta=np.nan))
+    log_sigma_eps = np.mean(np.log(stage.draws.sigma_eps))
+    return np.array(FullHyperparameters(*means)._replace(eta=log_sigma_eps))
