@@ -164,8 +164,9 @@ def sample_posterior(
     A part's likelihood is raised to the power `partitions`, so that its posterior is as wide as
     that of all rows (Li, Srivastava and Dunson 2017). That is done to the likelihood given omega,
     delta and G. The hyperparameters would take rows that count several times for a process that
-    repeats its noise: those of the full stage, but for the noise scale, are held where the plain
-    posterior of the first part has them. `choices` are those of `make_design`.
+    repeats its noise: those of the full stage are held where the plain posterior of the first part
+    has them, the noise scale with them (h resolves y to `ell_t sigma_eps`, which is one, too; G is
+    left to stretch it). `choices` are those of `make_design`.
     """
     points_seed, *stage_seeds = np.random.SeedSequence(seed).spawn(4)
     with single_blas_thread():

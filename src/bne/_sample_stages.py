@@ -163,8 +163,8 @@ def sample_full(
 ) -> Stage:
     """The joint posterior of omega, delta, G and all hyperparameters (Eq. 4).
 
-    With a `power`, hyperparameters are held where `pinned` (7,) is a number, and the noise scale
-    gets the evidence of stage 2.
+    With a `power`, hyperparameters are held where `pinned` (7,) is a number (log sigma_eps in place
+    of eta), and the standard deviation of y gets the evidence of stage 2.
     """
     grid = length_scale_grid(priors.ell, N_NODES)
     table = residual.tabulate(rows)[0] if residual else np.zeros((N_NODES, len(y), 0))

@@ -67,16 +67,47 @@ def test_joint_density_of_rows_that_count_three_times(problem):
     assert abs(density(1, 3.0) - density(1, 1.0)) > 1.0
 
 
-def test_pinned_hyperparameters_do_not_move(problem):
+PINNED = np.array([-0.3, -0.5, 0.1, -0.9, 0.2, 0.3, 0.4])
+"""The fourth is log sigma_eps."""
+
+
+@pytest.fixture(params=["noise held", "noise free"])
+def pinned_problem(request, problem):
     x, F, y, priors, grid, table = problem
     features = _joint.make_calibration(Logistic(), x, np.ones(1), 0, has_residual=True)
-    pinned = np.array([-0.3, -0.5, 0.1, np.nan, 0.2, 0.3, 0.4])
+    pinned = PINNED.copy()
+    pinned[3] = -0.9 if request.param == "noise held" else np.nan
     data = joint_data(x, F, y, table, grid, features, priors, np.ones(20), pinned=pinned)
     starts = _joint.starts(data, np.log([0.7, 0.4, 0.4, 1.0]), 3, np.random.default_rng(1))
-    h = np.array(_joint.unpack_draws(starts[None], data).h)
-    free = np.isnan(pinned)
-    np.testing.assert_array_equal(h[~free], np.repeat(pinned[~free, None], 3, axis=1))
-    np.testing.assert_array_equal(h[free], starts[:, : len(pinned)].T[free])
+    return data, starts, np.isnan(pinned[3])
+
+
+def test_pinned_hyperparameters_do_not_move(pinned_problem):
+    data, starts, noise_is_free = pinned_problem
+    state = _joint.unpack_draws(starts[None], data)
+    h, others = np.array(state.h), np.arange(len(PINNED)) != 3
+    np.testing.assert_array_equal(h[others], np.repeat(PINNED[others, None], 3, axis=1))
+    if noise_is_free:
+        np.testing.assert_allclose(state.h.eta, starts[:, 3], rtol=1e-14)
+        assert np.ptp(state.log_sigma_eps) > 1e-3
+    else:
+        np.testing.assert_array_equal(state.log_sigma_eps, np.full(3, -0.9))
+        assert np.ptp(state.h.eta) > 1e-3
+
+
+def test_pinned_log_determinant_is_that_of_the_map(pinned_problem):
+    """d(omega, v, W) / d(z_omega, z_delta, z_G)."""
+    data, starts, _ = pinned_problem
+    with jax.enable_x64(True):
+        data, q = jax.tree.map(jnp.asarray, data), jnp.asarray(starts[0])
+
+        def image(z):
+            state = _model.transform(jnp.concatenate([q[:7], z]), data)
+            return jnp.concatenate([state.omega, state.v, state.W.ravel()])
+
+        expected = np.linalg.slogdet(np.asarray(jax.jacfwd(image)(q[7:])))[1]
+        ours = float(_model.transform(q, data).log_determinant)
+    np.testing.assert_allclose(ours, expected, rtol=1e-9)
 
 
 class Gaussian:
