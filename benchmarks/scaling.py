@@ -155,7 +155,9 @@ def one_shard(world, K):
 
 def partition():
     """The stored comparison, goals beside it."""
-    return resume("scaling_partition", [{"seed": 1}], partitioned).assign(case="partition")
+    return resume("scaling_partition", [{"seed": 1}, {"seed": 2}], partitioned).assign(
+        case="partition"
+    )
 
 
 ROWS = 1_000_000

@@ -26,6 +26,9 @@ from bne._uncertainty import NAMES, Parts
 MIN_SHARD = 10
 """Rows that a shard needs at the least."""
 
+PILOT_ROWS = 1000
+"""Rows that hyperparameters are learned from at the least, if they are no more than a quarter."""
+
 ATTEMPTS = 3
 """How often a shard is begun when its worker is lost."""
 
@@ -43,6 +46,12 @@ def split_rows(n: int, partitions: int, seed: np.random.SeedSequence) -> list[In
         )
     order = np.random.default_rng(seed).permutation(n)
     return [np.sort(part) for part in np.array_split(order, partitions)]
+
+
+def enough(shards: Sequence[Integers]) -> Sequence[Integers]:
+    """The first shards, as many as a pilot needs."""
+    rows = min(PILOT_ROWS, sum(map(len, shards)) // 4)
+    return shards[: -(-rows // len(shards[0]))]
 
 
 def run(

@@ -16,7 +16,7 @@ from bne._sample_stages import UNUSED, make_residual, sample_full, sample_stage
 from bne._sampling import SamplerSettings
 from bne._stages import Residual, Rows, Stage
 from bne._threads import single_blas_thread
-from bne._typing import Array
+from bne._typing import Array, Integers
 
 
 class Posterior(NamedTuple):
@@ -164,7 +164,7 @@ def sample_posterior(
     A part's likelihood is raised to the power `partitions`, so that its posterior is as wide as
     that of all rows (Li, Srivastava and Dunson 2017). That is done to the likelihood given omega,
     delta and G. The hyperparameters would take rows that count several times for a process that
-    repeats its noise: those of the full stage are held where the plain posterior of the first part
+    repeats its noise: those of the full stage are held where the plain posterior of a pilot's rows
     has them, the noise scale with them (h resolves y to `ell_t sigma_eps`, which is one, too; G is
     left to stretch it). `choices` are those of `make_design`.
     """
@@ -177,30 +177,21 @@ def sample_posterior(
         )
     seeds = np.random.SeedSequence((seed, partitions)).spawn(partitions + 2)
     shards = _partition.split_rows(len(y), partitions, seeds[-1])
-    tasks = [
-        partial(
-            sample_stages,
-            Rows(rows.x[kept], rows.f[kept]),
-            y[kept],
-            design,
-            settings=settings._replace(n_jobs=1),
-            power=float(partitions),
-            checkpoint=checkpoint.part(f"shard{i}"),
-            seeds=seeds[i].spawn(3),
-        )
-        for i, kept in enumerate(shards)
-    ]
+
+    def sampling(kept: Integers, of: SamplerSettings, name: str, i: int, **how: Any) -> Any:
+        following = {"checkpoint": checkpoint.part(name), "seeds": seeds[i].spawn(3)}
+        part = Rows(rows.x[kept], rows.f[kept])
+        return partial(sample_stages, part, y[kept], design, of, **following, **how)
+
     with tqdm(total=partitions, disable=not verbose, desc="Shards") as shown:
         pinned = None
         if design.features is not None:
-            part = {
-                "power": 1.0,
-                "checkpoint": checkpoint.part("pilot"),
-                "seeds": seeds[-2].spawn(3),
-            }
-            pilot = tasks[0](settings=_pilot(settings), **part)
+            some = np.concatenate(_partition.enough(shards))
+            pilot = sampling(some, _pilot(settings), "pilot", partitions)()
             pinned = pinned_at(pilot.stages["full"])
-        tasks = [partial(task, pinned=pinned) for task in tasks]
+        how = {"power": float(partitions), "pinned": pinned}
+        alone = settings._replace(n_jobs=1)
+        tasks = [sampling(kept, alone, f"shard{i}", i, **how) for i, kept in enumerate(shards)]
         parts = _partition.run(tasks, settings.n_jobs, shown.update)
     return Posterior({}, design.priors, rows, y, 1.0, parts)
 

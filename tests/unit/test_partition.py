@@ -217,6 +217,15 @@ def test_rows_are_shared_out_once():
         _partition.split_rows(43, 5, np.random.SeedSequence(0))
 
 
+@pytest.mark.parametrize(
+    ("n", "partitions", "expected"),
+    [(40, 4, 1), (43, 4, 1), (4000, 8, 2), (8000, 4, 1), (900, 9, 3)],
+)
+def test_a_pilot_has_enough_rows(n, partitions, expected):
+    shards = _partition.split_rows(n, partitions, np.random.SeedSequence(0))
+    assert len(_partition.enough(shards)) == expected
+
+
 def die_once(marker, value):
     if not marker.exists():
         marker.touch()
