@@ -62,8 +62,8 @@ class BNERegressor(RegressorMixin, BaseEstimator):
     length_scales : {"shared", "per_input"}, default="shared"
         One length-scale, or one for each input.
     orthogonalize : bool, default=False
-        Restrict the residual to what the experts cannot express on the training rows. Set it for
-        `detect_bias`: otherwise an error that all experts share can hide in the weights.
+        Restrict the residual to what the experts cannot express on the training rows. `detect_bias`
+        looks for that in any case; with True `delta` is it, and ``weights_`` go with it.
     feature_points : int, default=128
         The residual is exact while there are at most this many distinct rows of inputs; beyond, it
         is carried by as many of them (randomly pivoted Cholesky), at a cost linear in the rows.
