@@ -46,7 +46,7 @@ Orthogonalize = Annotated[
     bool,
     typer.Option(
         "--orthogonalize",
-        help="Keep the shared error clear of the weights: it is then found more surely.",
+        help="Keep the residual clear of what the models themselves can express.",
     ),
 ]
 Degrees = Annotated[
