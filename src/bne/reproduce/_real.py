@@ -78,13 +78,19 @@ def eu_pm10_2010(split: int) -> Split:
     return _held_out(data, "pm10.obs", test, ["pm10.ctm"], ["x.coord", "y.coord"])
 
 
-def epf_np(split: int) -> Split:
-    """Nord Pool's price at hour 18: a year to learn from, the next to predict; no inputs."""
+def epf_np(split: int, inputs: list[str] | None = None) -> Split:
+    """Nord Pool's price at hour 18: a year to learn from, the next to predict.
+
+    Without inputs, or with the experts' spread (the log of their standard deviation): the larger,
+    the larger their errors.
+    """
     del split
     data = pd.read_csv(folder() / "epf_np/NP.csv.gz", parse_dates=["datetime"])
     data = data[data["datetime"].dt.hour == 18].reset_index(drop=True)
     experts = [c for c in data if c.startswith(("DNN", "LEAR")) and "Ensemble" not in c]
-    return _held_out(data, "Real price", np.arange(len(data)) >= len(data) - 364, experts, [])
+    data = data.assign(spread=np.log(data[experts].std(axis=1)))
+    later = np.arange(len(data)) >= len(data) - 364
+    return _held_out(data, "Real price", later, experts, inputs or [])
 
 
 WEATHER_MODELS = ["CMCG", "ETA", "GASP", "GFS", "JMA", "NGPS", "TCWB", "UKMO"]
@@ -145,6 +151,7 @@ DATA: dict[str, tuple[Callable[[int], Split], int]] = {
     "eastma_pm25_2011": (eastma_pm25_2011, 6),
     "eu_pm10_2010": (eu_pm10_2010, 10),
     "epf_np": (epf_np, 1),
+    "epf_np/spread": (partial(epf_np, inputs=["spread"]), 1),
     "uw_srft_2004": (uw_srft_2004, 1),
     "uci/yacht": (partial(uci, name="yacht"), 20),
     "uci/energy": (partial(uci, name="energy"), 20),
