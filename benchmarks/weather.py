@@ -29,7 +29,7 @@ def fitted(inputs):
     columns = {"place": PLACE, "place and elevation": PLACE + HEIGHT}[inputs]
     train, test = _real.weather()
     folder = Path("out") / f"weather-{len(columns)}"
-    settings = SETTINGS | {"checkpoint": str(folder)}
+    settings = SETTINGS | {"checkpoint": str(folder), "geographic": PLACE}
     if inputs != "place":
         settings["length_scales"] = "per_input"
     y = train["observation"].to_numpy(float)
