@@ -223,9 +223,9 @@ REASONS = {
     "epf_np": "In the year to be predicted the models err about twice as much as in the year "
     "learned from, and to one side: what is learned sharply from the first is too sure later.",
     "epf_np/spread": "The experts' spread was taken as an input after the goal was missed without "
-    "it, and because it helps from one part of the year learned from to the rest. It mends coverage "
-    "and the log score; but experts that disagree widely, as they mostly do later, erred more in "
-    "that year than in the next, and the intervals there are too wide.",
+    "it, and because it helps from one part of the year learned from to the rest. It mends "
+    "coverage and the log score; but experts that disagree widely, as they mostly do later, erred "
+    "more in that year than in the next, and the intervals there are too wide.",
     "eu_pm10_2010": "See the other methods' scores on the same splits.",
     "uw_srft_2004": "See the other methods' scores on the same rows.",
 }
