@@ -134,14 +134,18 @@ def posterior(y, table, grid, features, settings, seed):
 
 
 def ranks(seed, shared, settings, thin=10):
-    """Rank of each true value among thinned posterior draws, as a share in [0, 1]."""
+    """Rank of each true value among thinned posterior draws, as a share in [0, 1].
+
+    Ties, as where F is 0 or 1 to the last bit, are broken at random.
+    """
     truth, y = from_prior(np.random.default_rng([seed, 1]), *shared)
     draws = posterior(y, *shared, settings, seed)
     rng = np.random.default_rng([seed, 2])
     out = {}
     for name, value in truth.items():
         kept = draws[name][::thin]
-        out[name] = (np.sum(kept < value) + rng.uniform()) / (len(kept) + 1)
+        ties = rng.uniform() * (np.sum(kept == value) + 1)
+        out[name] = (np.sum(kept < value) + ties) / (len(kept) + 1)
     return out
 
 

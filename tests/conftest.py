@@ -1,5 +1,7 @@
 """Shared fixtures. Arrays of different rank must not broadcast by accident."""
 
+import warnings
+
 import jax
 import numpy as np
 import pytest
@@ -21,6 +23,16 @@ def wave():
 def wave_model(wave):
     """The 1-D experiment at n = 100 with default settings."""
     return BNERegressor(EXPERTS, inputs=["x"], random_state=0, n_jobs=2).fit(wave.X, wave.y)
+
+
+@pytest.fixture(scope="session")
+def cgp_model(wave):
+    """The paper's construction of G: one short chain."""
+    settings = {"chains": 1, "warmup": 100, "draws": 50, "random_state": 0}
+    model = BNERegressor(EXPERTS, inputs=["x"], calibration="cgp", **settings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return model.fit(wave.X[:60], wave.y[:60])
 
 
 def joint_data(x, F, y, table, grid, features, priors, weights, times=1, **more):

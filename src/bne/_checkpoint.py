@@ -70,7 +70,7 @@ def open_checkpoint(
     folder.mkdir(parents=True, exist_ok=True)
     now = {
         "data": {name: _digest(values) for name, values in data.items()},
-        "settings": json.loads(json.dumps({"bne": __version__, **settings}, default=int)),
+        "settings": json.loads(json.dumps({"bne": __version__, **settings}, default=_plain)),
     }
     description = folder / DESCRIPTION
     if not description.exists():
@@ -84,7 +84,7 @@ def open_checkpoint(
     text = description.read_text()
     try:
         before = json.loads(text)
-        changed = [k for kind in now for k in now[kind] if before[kind].get(k) != now[kind][k]]
+        changed = [k for kind in now for k in _differing(before[kind], now[kind])]
         seed = int(before["seed"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(
@@ -97,6 +97,17 @@ def open_checkpoint(
             "Repeat that call unchanged to go on with it, or name another folder."
         )
     return Checkpoint(folder, hashlib.sha256(text.encode()).hexdigest()), seed
+
+
+def _differing(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """Names whose values differ, or that only one of the two has."""
+    names = [*now, *(k for k in before if k not in now)]
+    return [k for k in names if k not in now or k not in before or before[k] != now[k]]
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy number as Python's."""
+    return value.item()
 
 
 def _digest(values: Array) -> str:

@@ -17,7 +17,7 @@ from scipy import special
 from scipy.interpolate import CubicHermiteSpline
 from sklearn.utils import check_random_state
 
-from bne._predictive import Law, PredictiveDistribution
+from bne._predictive import Law, PredictiveDistribution, chunks
 from bne._scaling import Scaling
 from bne._stages import Rows, Stage
 from bne._typing import Array, Integers
@@ -136,15 +136,18 @@ class AveragedDistribution(Law):
 
     def var(self) -> Array:
         """Predictive variance: (N,)."""
-        quantiles, weights = self._fine(), _gaussian_weights(FINE)
-        mean = quantiles @ weights
-        return (quantiles - mean[:, None]) ** 2 @ weights
+        weights = _gaussian_weights(FINE)
+
+        def about_mean(fine: Array, _: slice) -> Array:
+            return (fine - (fine @ weights)[:, None]) ** 2 @ weights
+
+        return self._by_rows(about_mean)
 
     def entropy(self) -> Array:
         """Differential entropy: (N,)."""
-        secants = np.maximum(np.diff(self._fine(), axis=1) / np.diff(FINE), TINY)
-        middle = 0.5 * (FINE[1:] + FINE[:-1])
-        return np.log(secants) @ _gaussian_weights(middle) + 0.5 * np.log(2.0 * np.pi * np.e)
+        weights = _gaussian_weights(0.5 * (FINE[1:] + FINE[:-1]))
+        log_slopes = self._by_rows(lambda fine, _: np.log(_secants(fine)) @ weights)
+        return log_slopes + 0.5 * np.log(2.0 * np.pi * np.e)
 
     def _quantiles(self, levels: Array) -> Array:
         return np.mean([law.ppf(levels) for law in self._laws], axis=0)
@@ -162,25 +165,32 @@ class AveragedDistribution(Law):
 
     def mode(self) -> Array:
         """Where the predictive density is highest: (N,)."""
-        fine = self._fine()
-        secants = np.maximum(np.diff(fine, axis=1) / np.diff(FINE), TINY)
-        best = np.argmax(-0.125 * (FINE[1:] + FINE[:-1]) ** 2 - np.log(secants), axis=1)
-        return np.take_along_axis(fine, best[:, None], axis=1)[:, 0]
+
+        def highest(fine: Array, _: slice) -> Array:
+            log_density = -0.125 * (FINE[1:] + FINE[:-1]) ** 2 - np.log(_secants(fine))
+            return fine[np.arange(len(fine)), np.argmax(log_density, axis=1)]
+
+        return self._by_rows(highest)
 
     def sample(self, n: int = 1, random_state: Any = None) -> Array:
         """Draws from the predictive distribution, independent across rows: (N, n)."""
         z = check_random_state(random_state).standard_normal((self._n_rows, n))
-        return np.stack([np.interp(u, FINE, q) for u, q in zip(z, self._fine(), strict=True)])
+
+        def drawn(fine: Array, part: slice) -> Array:
+            return np.stack([np.interp(u, FINE, q) for u, q in zip(z[part], fine, strict=True)])
+
+        return self._by_rows(drawn)
 
     def crps(self, y: ArrayLike) -> Array:
         """Continuous ranked probability score at y, the average over levels of the pinball loss."""
         values, shape = self._broadcast(y)
         u, weights = special.ndtr(FINE), _gaussian_weights(FINE)
-        scores = []
-        for column in values.T:
-            above = self._fine() - column[:, None]
-            scores.append(2.0 * (((above >= 0) - u[None]) * above) @ weights)
-        return np.stack(scores, axis=1).reshape(shape)
+
+        def scores(fine: Array, part: slice) -> Array:
+            above = [fine - column[:, None] for column in values[part].T]
+            return np.stack([2.0 * (((a >= 0) - u[None]) * a) @ weights for a in above], axis=1)
+
+        return self._by_rows(scores).reshape(shape)
 
     @cached_property
     def _on_nodes(self) -> tuple[Array, Array]:
@@ -193,9 +203,12 @@ class AveragedDistribution(Law):
         )
         return quantiles, np.minimum(slopes, np.minimum(before, after))
 
-    def _fine(self) -> Array:
-        """Quantiles at the levels of `FINE`."""
-        return CubicHermiteSpline(NODES, *self._on_nodes, axis=1)(FINE)
+    def _by_rows(self, answer: Callable[[Array, slice], Array]) -> Array:
+        """An answer from the quantiles at the levels of `FINE`, some rows at a time."""
+        quantiles, slopes = self._on_nodes
+        parts = list(chunks(self._n_rows, len(FINE)))
+        splines = (CubicHermiteSpline(NODES, quantiles[p], slopes[p], axis=1) for p in parts)
+        return np.concatenate([answer(f(FINE), p) for f, p in zip(splines, parts, strict=True)])
 
     def _quantiles_and_slopes(self, levels: Array) -> tuple[Array, Array]:
         """Quantiles (N, Q), and their derivative in the quantile of N(0, 1)."""
@@ -213,8 +226,11 @@ class AveragedDistribution(Law):
         Newton's method, with halvings of what is known to hold the answer; beyond the grid the
         quantile function goes on as a straight line.
         """
-        fine = self._fine()
-        z = np.stack([np.interp(v, q, FINE) for v, q in zip(y, fine, strict=True)])
+
+        def start(fine: Array, part: slice) -> Array:
+            return np.stack([np.interp(v, q, FINE) for v, q in zip(y[part], fine, strict=True)])
+
+        z, ends = self._by_rows(start), self._on_nodes[0]
         low, high = np.full_like(z, FINE[0]), np.full_like(z, FINE[-1])
         step, slope = np.zeros_like(z), np.ones_like(z)
         for _ in range(MAX_ITERATIONS):
@@ -226,7 +242,7 @@ class AveragedDistribution(Law):
             newton = z + step
             inside = (newton > low) & (newton < high)
             z = np.where(inside, newton, 0.5 * (low + high))
-        outside = (y < fine[:, :1]) | (y > fine[:, -1:])
+        outside = (y < ends[:, :1]) | (y > ends[:, -1:])
         return np.where(outside | (np.abs(step) < 1e-7), z + step, z), slope
 
 
@@ -243,6 +259,11 @@ def make_law(stages: Sequence[Stage], rows: Rows, scaling: Scaling) -> Law:
         for stage in stages
     ]
     return laws[0] if len(laws) == 1 else AveragedDistribution(laws)
+
+
+def _secants(fine: Array) -> Array:
+    """Slopes of quantiles at the levels of `FINE`, above 0."""
+    return np.maximum(np.diff(fine, axis=1) / np.diff(FINE), TINY)
 
 
 def _gaussian_weights(z: Array) -> Array:

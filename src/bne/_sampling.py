@@ -71,6 +71,25 @@ class OnDevice:
         self.tree = tree
 
 
+class Here:
+    """A function that tells this process something; in another one it does nothing."""
+
+    def __init__(self, function: Callable[[int], object]) -> None:
+        self._function = function
+
+    def __call__(self, n: int) -> None:
+        """Tell."""
+        self._function(n)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A progress bar cannot leave its process."""
+        return Here, (_untold,)
+
+
+def _untold(n: int) -> None:
+    """Nobody is there to hear."""
+
+
 class SamplerSettings(NamedTuple):
     """How long, how carefully and how many at a time to sample."""
 
@@ -111,7 +130,7 @@ def sample(
     """
     coordinates = scales_only(scale, min(DIRECTIONS, len(scale)))
     lengths = [int(share * settings.warmup) for share in ROUNDS]
-    run = partial(_run_chains, log_density, data, settings, progress)
+    run = partial(_run_chains, log_density, data, settings, Here(progress))
     for i, length in enumerate(lengths):
         if length == 0:
             continue

@@ -1,16 +1,14 @@
 """The constrained Gaussian process: prior, constraint, and a fit through the public interface."""
 
-import warnings
 
 import numpy as np
 import pytest
 from scipy import integrate, special, stats
 from sklearn.gaussian_process.kernels import Matern
 
-from bne import BNERegressor, _cgp
+from bne import _cgp
 from bne._cgp import ConstrainedGP, coefficient_covariance
 from bne._ratio import make_ratio
-from conftest import EXPERTS
 
 CGP = ConstrainedGP()
 BASIS = CGP.make_basis(has_residual=True)
@@ -82,21 +80,9 @@ def test_constrained_prior_predictive_is_close_to_the_normal():
 
 
 @pytest.fixture(scope="module")
-def distribution(wave):
-    model = BNERegressor(
-        EXPERTS,
-        inputs=["x"],
-        calibration="cgp",
-        chains=1,
-        warmup=100,
-        draws=50,
-        random_state=0,
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model.fit(wave.X[:60], wave.y[:60])
-    assert "calibration_scale" not in model.diagnostics().index
-    return model.predict_distribution(wave.features(np.array([-40.0, -3.0, 0.0, 4.0])))
+def distribution(wave, cgp_model):
+    assert "calibration_scale" not in cgp_model.diagnostics().index
+    return cgp_model.predict_distribution(wave.features(np.array([-40.0, -3.0, 0.0, 4.0])))
 
 
 @pytest.mark.parametrize("q", [1e-6, 0.01, 0.5, 0.99, 1 - 1e-6])

@@ -107,6 +107,21 @@ def test_another_kernel_function_of_the_same_name_is_refused(tmp_path):
         fit(tmp_path, calibration=None, residual=lambda r: np.exp(-0.5 * r**2))
 
 
+def test_a_residual_left_out_or_taken_in_is_refused(tmp_path):
+    for name, residuals in (("out", ("matern32", None)), ("in", (None, "matern32"))):
+        fit(tmp_path / name, calibration=None, residual=residuals[0])
+        before = files(tmp_path / name)
+        with pytest.raises(_checkpoint.CheckpointError, match="other residual"):
+            fit(tmp_path / name, calibration=None, residual=residuals[1])
+        assert files(tmp_path / name) == before
+
+
+def test_a_setting_of_numpys_single_precision_keeps_its_value(tmp_path):
+    fit(tmp_path, calibration=None, target_acceptance=np.float32(0.8))
+    with pytest.raises(_checkpoint.CheckpointError, match="other target_acceptance"):
+        fit(tmp_path, calibration=None, target_acceptance=np.float32(0.9))
+
+
 def test_other_data_or_settings_are_refused(tmp_path):
     fit(tmp_path, calibration=None)
     with pytest.raises(_checkpoint.CheckpointError, match="other draws"):

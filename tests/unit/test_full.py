@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import integrate
-from scipy.special import ndtr
 
 from bne import BNERegressor, _joint, _model
 from bne._calibration import cosines
@@ -61,18 +60,6 @@ def test_samples_follow_the_distribution(distribution):
     u = distribution.cdf(y)
     assert np.max(np.abs(u.mean(axis=1) - 0.5)) < 5 * np.sqrt(1 / 12 / 500)
     assert np.max(np.abs(u.std(axis=1) - np.sqrt(1 / 12))) < 0.05
-
-
-def test_equation_6_holds_draw_by_draw(wave_model, wave):
-    """E[y|x] = f omega + delta + integral of Phi - G(Phi) dy."""
-    stage = wave_model._stage("full").thinned()
-    x, f = wave_model._rows(wave.X[:3])
-    draws = stage.conditional(Rows(x, f))
-    t = np.linspace(-12, 12, 4801)
-    for row in range(3):
-        G = draws.ratio.cdf(np.tile(t, (len(draws.sigma_eps), 1)), np.full(len(t), row))
-        D_G = draws.sigma_eps * integrate.trapezoid(ndtr(t) - G, t, axis=1)
-        np.testing.assert_allclose(draws.moments()[0][:, row], draws.mu[:, row] + D_G, atol=1e-4)
 
 
 def test_far_from_the_data_it_is_the_prior_again(wave_model):

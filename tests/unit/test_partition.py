@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 from functools import partial
 
 import jax
@@ -13,7 +14,16 @@ from joblib import parallel_config
 from scipy import stats
 
 import bne
-from bne import BNERegressor, _bias, _gaussian, _joint, _model, _partition, _table
+from bne import (
+    BNERegressor,
+    _bias,
+    _gaussian,
+    _joint,
+    _model,
+    _partition,
+    _predictive,
+    _table,
+)
 from bne._gaussian import Hyperparameters
 from bne._kernels import make_feature_map, resolve_kernel
 from bne._logistic import Logistic
@@ -129,7 +139,10 @@ class Gaussian:
         return self._law.logpdf(y)
 
 
-def test_average_of_gaussians_is_the_gaussian_of_average_moments():
+@pytest.mark.parametrize("elements", [_predictive.CHUNK_ELEMENTS, 1])
+def test_average_of_gaussians_is_the_gaussian_of_average_moments(monkeypatch, elements):
+    """All rows at a time, or one by one."""
+    monkeypatch.setattr(_predictive, "CHUNK_ELEMENTS", elements)
     laws = [Gaussian([0.0, 5.0], [1.0, 0.2]), Gaussian([2.0, 6.0], [3.0, 0.4])]
     law, expected = _partition.AveragedDistribution(laws), stats.norm([1.0, 5.5], [2.0, 0.3])
     y = np.array([0.3, 5.9])
@@ -298,10 +311,10 @@ def test_all_answers_of_a_partitioned_model(partitioned, tmp_path):
     np.testing.assert_allclose(table["q05"], quantiles, rtol=1e-9)
 
 
-def quantiles_of_shards(n_jobs):
+def quantiles_of_shards(n_jobs, **changes):
     """Of a short fit in three parts, by joblib's engine of the moment."""
     data = make_wave_1d(120, random_state=3)
-    settings = QUICK | {"calibration": None, "draws": 400}
+    settings = QUICK | {"calibration": None, "draws": 400} | changes
     model = BNERegressor(EXPERTS, partitions=3, n_jobs=n_jobs, **settings).fit(data.X, data.y)
     return model.predict_quantiles(data.X[:5])
 
@@ -311,8 +324,17 @@ def expected():
     return quantiles_of_shards(1)
 
 
+def kill_while_busy(client, address, pid, killed):
+    """Kill a worker once it has been at a shard for a moment."""
+    while not client.processing().get(address):
+        time.sleep(0.05)
+    time.sleep(1.0)
+    killed["working on"] = client.processing().get(address)
+    os.kill(pid, signal.SIGKILL)
+
+
 def test_engines_and_workers_change_nothing_and_a_killed_one_is_survived(expected):
-    """Sequential, loky, and a Dask cluster of processes of which one is killed mid-run."""
+    """Sequential, loky, and a Dask cluster of processes of which one is killed at a shard."""
     distributed = pytest.importorskip("distributed")
     np.testing.assert_array_equal(quantiles_of_shards(2), expected)
     with (
@@ -322,12 +344,30 @@ def test_engines_and_workers_change_nothing_and_a_killed_one_is_survived(expecte
         distributed.Client(cluster) as client,
         parallel_config(backend="dask"),
     ):
-        before = set(client.run(os.getpid).values())
-        killer = threading.Timer(3.0, os.kill, (min(before), signal.SIGKILL))
+        address, pid = min(client.run(os.getpid).items())
+        killed = {}
+        killer = threading.Thread(target=kill_while_busy, args=(client, address, pid, killed))
         killer.start()
         quantiles = quantiles_of_shards(-1)
-        assert not killer.is_alive() and min(before) not in client.run(os.getpid).values()
+        killer.join(timeout=10.0)
+        assert killed["working on"] and pid not in client.run(os.getpid).values()
     np.testing.assert_array_equal(quantiles, expected)
+
+
+def test_the_full_stage_does_not_depend_on_the_engine():
+    """Its pilot, what it holds, and the joint sampler cross to other processes and back."""
+    short = {"calibration": "logistic", "warmup": 30, "draws": 30}
+    alone = quantiles_of_shards(1, **short)
+    np.testing.assert_array_equal(quantiles_of_shards(2, **short), alone)
+
+
+def test_chains_in_other_processes_have_no_progress_bar():
+    data = make_wave_1d(40, random_state=3)
+    settings = QUICK | {"calibration": None, "n_jobs": 2}
+    expected = BNERegressor(EXPERTS, **settings).fit(data.X, data.y).predict(data.X)
+    with parallel_config(backend="loky"):
+        model = BNERegressor(EXPERTS, verbose=1, **settings).fit(data.X, data.y)
+    np.testing.assert_array_equal(model.predict(data.X), expected)
 
 
 @pytest.mark.filterwarnings("ignore")  # Ray's start forks, of which JAX warns
