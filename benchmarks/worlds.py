@@ -129,9 +129,9 @@ REASONS = {
 PAGE = """# Coverage in six worlds
 
 One curve, two models that each miss something, and six kinds of noise: coverage of central
-intervals on {fresh:,} fresh observations a data set, and how far F at the observed y (the
-PIT, uniform if calibrated) is from uniform (Kolmogorov-Smirnov), of every stage. Written by `python benchmarks/worlds.py`, {sets} data sets of
-each kind.
+intervals on {fresh:,} fresh observations a data set, and how far F at the observed y (the PIT,
+uniform if calibrated) is from uniform (Kolmogorov-Smirnov), of every stage. Written by
+`python benchmarks/worlds.py`, {sets} data sets of each kind.
 
 ![Measured less nominal coverage in every world](images/coverage.png)
 

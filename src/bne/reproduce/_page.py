@@ -180,8 +180,8 @@ def map_claims(folder: Path) -> Iterator[Claim]:
     yield Claim(
         "Section 5: P(D_delta > 0) gives evidence of over-estimation north of Boston and in "
         "Worcester.",
-        f"Over the monitors it lies between {low:.2f} and {high:.2f}; near 0 the models would be too "
-        "high.",
+        f"Over the monitors it lies between {low:.2f} and {high:.2f}; near 0 the models would be "
+        "too high.",
         verdict(low < 0.1),
     )
     twin = pd.read_csv(folder / "fig5_twin.csv", index_col="method").loc["BNE"]
