@@ -1,9 +1,9 @@
 """Health of the full stage with default settings on the 1-D experiment, and its time.
 
-``python benchmarks/health.py 100 500 1000`` fits each size in this one process: the first is cold.
+``python benchmarks/health.py`` fits each case in this one process, so that the first is cold. It
+stores each in ``benchmarks/results/health_rows.csv`` as it ends, and goes on where it was killed.
 """
 
-import argparse
 import time
 import warnings
 
@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from arviz_stats.base.array import array_stats
 from stages import EXPERTS
+from store import resume
 
 from bne import BNERegressor
 from bne.datasets import make_wave_1d
@@ -57,29 +58,35 @@ def health(values):
     }
 
 
-def run(sizes=(500, 100, 1000)):
-    """One row a size."""
-    results = []
-    for n in sizes:
-        data = make_wave_1d(n, random_state=1)
-        model = BNERegressor(EXPERTS, inputs=["x"], random_state=0, n_jobs=2)
-        start = time.perf_counter()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model.fit(data.X, data.y)
-        row = {"n": n, "seconds": time.perf_counter() - start, "cold": not results}
-        statistics = model._stage("full").draws.statistics
-        row["divergences"] = int(np.sum(statistics["diverging"]))
-        row["steps_per_draw"] = float(np.mean(statistics["n_steps"]))
-        for kind, part in table(model).groupby("kind"):
-            row[f"{kind}_r_hat"] = part["r_hat"].max()
-            row[f"{kind}_ess"] = part[["ess_bulk", "ess_tail"]].min(axis=None)
-        print({k: round(v, 3) for k, v in row.items()}, flush=True)
-        results.append(row)
-    return results
+CASES = [("logistic", 500), ("logistic", 100), ("logistic", 1000), ("cgp", 100)]
+started = []
+
+
+def fitted(calibration, n):
+    """One row: time, and the worst of every kind of quantity."""
+    data = make_wave_1d(n, random_state=1)
+    model = BNERegressor(EXPERTS, inputs=["x"], calibration=calibration, random_state=0, n_jobs=2)
+    cold = not started
+    started.append(n)
+    start = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(data.X, data.y)
+    row = {"seconds": time.perf_counter() - start, "cold": cold}
+    statistics = model._stage("full").draws.statistics
+    row["divergences"] = int(np.sum(statistics["diverging"]))
+    row["steps_per_draw"] = float(np.mean(statistics["n_steps"]))
+    for kind, part in table(model).groupby("kind"):
+        row[f"{kind}_r_hat"] = part["r_hat"].max()
+        row[f"{kind}_ess"] = part[["ess_bulk", "ess_tail"]].min(axis=None)
+    return row
+
+
+def run():
+    """All cases."""
+    keys = [{"calibration": calibration, "n": n} for calibration, n in CASES]
+    return resume("health_rows", keys, fitted).to_dict("records")
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("sizes", type=int, nargs="*", default=[500, 100, 1000])
-    run(parser.parse_args().sizes)
+    print(pd.DataFrame(run()).to_string())

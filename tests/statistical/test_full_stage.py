@@ -29,9 +29,9 @@ def test_simulation_based_calibration():
 
 
 def test_a_broken_sampler_is_caught(monkeypatch):
-    """The Jacobian of the map counted four times."""
+    """The Jacobian of the map is left out."""
     monkeypatch.setattr(_joint, "log_density", sbc.broken_log_density)
-    assert min(p_values(sets=10).values()) < 0.01 / 10
+    assert min(p_values(sets=4).values()) < 0.01 / 10
 
 
 def test_default_settings_sample_well(wave_model):
