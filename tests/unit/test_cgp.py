@@ -1,6 +1,5 @@
 """The constrained Gaussian process: prior, constraint, and a fit through the public interface."""
 
-
 import numpy as np
 import pytest
 from scipy import integrate, special, stats
