@@ -73,7 +73,10 @@ def full(x, f, y, points, ell, ell_x, ell_t):
         return b @ T, -0.5 * sigma_G**2 * jnp.sum((b @ T) ** 2, axis=1)
 
     B, centring = h(cosines(nodes))
-    Z = jnp.exp(c @ B.T + centring[None, :]) @ weights
+    r = jnp.exp(c @ B.T + centring[None, :])
+    Z, first, second = (r @ (weights * nodes**k) for k in range(3))
+    scale = jnp.sqrt(jnp.mean(second / Z - (first / Z) ** 2))
+    numpyro.factor("gauge", dist.Normal(0.0, 0.25).log_prob(jnp.log(scale)))
     t = (y - mu) / sigma_eps
     b, centring = h(cosines(t))
     log_r = jnp.sum(b * c, axis=1) + centring - jnp.log(Z)

@@ -51,7 +51,18 @@ def world():
 
 
 def from_prior(rng, table, grid, features):
-    """Parameters from the prior, and y given them: dict of true values, y."""
+    """Parameters from the prior, and y given them: dict of true values, y.
+
+    What the prior asks of the noise's scale is met by rejection.
+    """
+    while True:
+        truth, y, log_scale = before_gauge(rng, table, grid, features)
+        if rng.uniform() < np.exp(-0.5 * (log_scale / _model.GAUGE) ** 2):
+            return truth, y
+
+
+def before_gauge(rng, table, grid, features):
+    """Without what the prior asks of the noise's scale, which comes with the rest."""
     half_normal = np.abs(rng.normal(size=4)) * [1.0, 1.0, 1.0, 1.5]
     sigma_omega, sigma_delta, sigma_eps, sigma_G = half_normal
     ell, ell_x = stats.invgamma.rvs(4.0, scale=4.0, size=2, random_state=rng)
@@ -80,7 +91,8 @@ def from_prior(rng, table, grid, features):
         "delta(x0)": delta[AT],
         "F(y0|x0)": ratio.cdf(t0, np.array([AT]))[0, 0],
     }
-    return truth, mu + sigma_eps * t
+    log_scale = 0.5 * np.log(np.mean(ratio.moments.variance))
+    return truth, mu + sigma_eps * t, log_scale
 
 
 @jax.jit

@@ -11,6 +11,10 @@ joint posterior, and cost no factorisation larger than K x K in a gradient:
 * ``omega`` by its exact conditional of stage 2 given delta;
 * ``W`` by the posterior it would have if the data said h = 0.
 
+The prior asks that sigma_eps be about the noise's scale (`GAUGE`), as it asks that location belong
+to delta: without it a posterior of many rows has a second region, where sigma_eps is twice as large
+and G undoes it.
+
 The maps of v and omega take G's own mean off y first: what is known well is E[y | x], not mu. Rows
 weigh in them by a rough estimate of their own noise.
 """
@@ -27,6 +31,10 @@ from bne._gaussian import noise_scale
 from bne._kernels import interpolation
 from bne._priors import InverseGamma, Priors, half_normal_log_density
 from bne._typing import Array
+
+GAUGE = 0.25
+"""Standard deviation, a priori, of the log of the noise's scale (the rows' root mean square) in units
+of sigma_eps. sigma_eps and the stretch of G would share that scale at will otherwise."""
 
 
 class FullHyperparameters(NamedTuple):
@@ -110,7 +118,10 @@ class FullData(NamedTuple):
 
 
 class FullState(NamedTuple):
-    """The model's own quantities at a position, and the log-determinant of the map."""
+    """The model's own quantities at a position, and the log-determinant of the map.
+
+    ``log_scale`` is the log of the root mean square over rows of t's standard deviation.
+    """
 
     h: FullHyperparameters
     omega: Any
@@ -122,6 +133,7 @@ class FullState(NamedTuple):
     T: Any
     coefficients: Any
     log_Z: Any
+    log_scale: Any
     log_constraint: Any
     log_determinant: Any
 
@@ -267,7 +279,9 @@ def transform(position: Any, data: FullData) -> FullState:
     coefficients = sigma_G * A_G.times(W)
     log_Z, mean, log_sd = normaliser(data.construction, coefficients, T, sigma_G)
     virtual = sigma_G * (interpolate(data.virtual, h.log_ell_x, data.grid_x) @ W)
-    stretch = jnp.sum(data.mask * log_sd) / jnp.sum(data.mask)
+    rows = jnp.sum(data.mask)
+    stretch = jnp.sum(data.mask * log_sd) / rows
+    log_scale = 0.5 * jnp.log(jnp.sum(data.mask * jnp.exp(2.0 * log_sd)) / rows)
     held = FullHyperparameters(*data.pinned).eta
     log_sigma_eps = jnp.where(jnp.isnan(held), h.eta - stretch, held)
     h = h._replace(eta=log_sigma_eps + stretch)
@@ -287,13 +301,14 @@ def transform(position: Any, data: FullData) -> FullState:
         T=T,
         coefficients=coefficients,
         log_Z=log_Z,
+        log_scale=log_scale,
         log_constraint=data.construction.log_constraint(virtual, T),
         log_determinant=log_det_v + log_det_omega + log_det_W,
     )
 
 
 def log_prior(state: FullState, priors: FullPriors) -> Any:
-    """Log prior of the hyperparameters, omega, v and W."""
+    """Log prior of the hyperparameters, omega, v and W, up to a constant."""
     h, gaussian = state.h, priors.gaussian
     scales = (
         half_normal_log_density(h.log_sigma_omega, gaussian.omega, jnp)
@@ -309,7 +324,8 @@ def log_prior(state: FullState, priors: FullPriors) -> Any:
     squares = jnp.sum(state.v**2) + jnp.sum(state.W**2)
     squares += jnp.sum(state.omega**2) * jnp.exp(-2.0 * h.log_sigma_omega)
     normal = -0.5 * squares - state.omega.size * h.log_sigma_omega
-    return scales + length_scales + normal + state.log_constraint
+    gauge = -0.5 * (state.log_scale / GAUGE) ** 2
+    return scales + length_scales + normal + gauge + state.log_constraint
 
 
 def log_likelihood(state: FullState, data: FullData) -> Any:

@@ -96,19 +96,22 @@ def test_density_equals_the_model_written_out(problem):
     grid = np.linspace(-9, 9, 20_001)
     b = cosines(LOGISTIC, grid) @ T
     centring = -0.5 * sigma_G**2 * np.sum(b**2, axis=1)
-    Z = np.trapezoid(np.exp(coefficients @ b.T + centring) * stats.norm.pdf(grid), grid, axis=1)
+    density = np.exp(coefficients @ b.T + centring) * stats.norm.pdf(grid)
+    Z, first, second = (np.trapezoid(density * grid**k, grid, axis=1) for k in range(3))
+    log_scale = 0.5 * np.log(np.mean(second / Z - (first / Z) ** 2))
     b_t = cosines(LOGISTIC, t) @ T
     h_t = np.sum(b_t * coefficients, axis=1) - 0.5 * sigma_G**2 * np.sum(b_t**2, axis=1)
     log_joint = np.sum(h_t - np.log(Z) + stats.norm.logpdf(t) - np.log(sigma_eps))
     log_joint += np.sum(stats.norm.logpdf(state.v)) + np.sum(stats.norm.logpdf(state.W))
     log_joint += np.sum(stats.norm.logpdf(state.omega, scale=np.exp(h.log_sigma_omega)))
-    for log_scale, scale in [
+    log_joint += stats.norm.logpdf(log_scale, scale=0.25) - stats.norm.logpdf(0.0, scale=0.25)
+    for log_sigma, scale in [
         (h.log_sigma_omega, 1.0),
         (h.log_sigma_delta, 1.0),
         (state.log_sigma_eps, 1.0),
         (h.log_sigma_G, data.priors.amplitude),
     ]:
-        log_joint += stats.halfnorm.logpdf(np.exp(log_scale), scale=scale) + log_scale
+        log_joint += stats.halfnorm.logpdf(np.exp(log_sigma), scale=scale) + log_sigma
     for log_ell, prior in [
         (h.log_ell, data.priors.gaussian.ell),
         (h.log_ell_x, data.priors.ell_x),
