@@ -33,8 +33,8 @@ from bne._priors import InverseGamma, Priors, half_normal_log_density
 from bne._typing import Array
 
 GAUGE = 0.25
-"""Standard deviation, a priori, of the log of the noise's scale (the rows' root mean square) in units
-of sigma_eps. sigma_eps and the stretch of G would share that scale at will otherwise."""
+"""Standard deviation, a priori, of the log of the noise's scale (the rows' root mean square) in
+units of sigma_eps. sigma_eps and the stretch of G would share that scale at will otherwise."""
 
 
 class FullHyperparameters(NamedTuple):
