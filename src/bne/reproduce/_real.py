@@ -23,7 +23,13 @@ from sklearn.preprocessing import StandardScaler
 from bne._scaling import KM_PER_DEGREE
 from bne._typing import Array
 from bne.baselines import Mixture
-from bne.reproduce._scores import fitted_comparators, fitted_stages, observed_scores, stages_of
+from bne.reproduce._scores import (
+    GROUPS,
+    fitted_comparators,
+    fitted_stages,
+    observed_scores,
+    stages_of,
+)
 from bne.reproduce._store import resume
 
 SETTINGS = {"chains": 2, "warmup": 300, "draws": 400, "n_jobs": 1}
@@ -175,16 +181,18 @@ def simple_methods(split: Split) -> dict[str, Mixture]:
     return laws
 
 
-def score(data: str, split: int) -> list[dict[str, Any]]:
-    """All methods on one split."""
+def score(data: str, split: int, group: str) -> list[dict[str, Any]]:
+    """A group's methods on one split."""
     task = DATA[data][0](split)
-    settings = SETTINGS | task.settings
     both = (task.train, task.y_train, task.experts, task.inputs)
-    model, seconds = fitted_stages(*both, random_state=split, **settings)
-    rows = [(name, predict(task.test), seconds) for name, predict in stages_of(model).items()]
-    rows += [(name, law, 0.0) for name, law in simple_methods(task).items()]
-    others = fitted_comparators(*both, seed=split)
-    rows += [(name, predict(task.test), seconds) for name, predict, seconds in others]
+    if group == "bne":
+        settings = SETTINGS | task.settings
+        model, seconds = fitted_stages(*both, random_state=split, **settings)
+        rows = [(name, predict(task.test), seconds) for name, predict in stages_of(model).items()]
+    else:
+        rows = [(name, law, 0.0) for name, law in simple_methods(task).items()]
+        others = fitted_comparators(*both, seed=split)
+        rows += [(name, predict(task.test), seconds) for name, predict, seconds in others]
     return [
         {"method": name, "n_train": len(task.train), "n_test": len(task.test)}
         | observed_scores(law, task.y_test)
@@ -196,7 +204,12 @@ def score(data: str, split: int) -> list[dict[str, Any]]:
 def run(path: Path, n_jobs: int | None, quiet: bool) -> pd.DataFrame:
     """The sets that are there, split by split."""
     present = [name for name in DATA if (folder() / name.split("/")[0]).exists()]
-    keys = [{"data": name, "split": i} for name in present for i in range(DATA[name][1])]
+    keys = [
+        {"data": name, "split": i, "group": group}
+        for name in present
+        for i in range(DATA[name][1])
+        for group in GROUPS
+    ]
     if not keys:
         print(f"Skipped: no data set in {folder()}. Set BNE_DATA to the folder that holds them.")
         return pd.DataFrame()

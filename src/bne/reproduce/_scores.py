@@ -13,6 +13,9 @@ from bne import BNERegressor
 from bne._typing import Array
 
 STAGES = {"ensemble": "ensemble", "additive": "BAE", "full": "BNE"}
+GROUPS = ("bne", "comparators")
+"""Methods that are run and stored together: a change of bne makes the first stale alone."""
+
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 KDE_ROWS = 2000
 """Cross-validating a kernel estimate costs their square, hundreds of times."""

@@ -11,6 +11,7 @@ from bne._typing import Array
 from bne.datasets import SimulatedData, make_gamma_0d, make_wave_1d
 from bne.metrics import l1_distance
 from bne.reproduce._scores import (
+    GROUPS,
     Predict,
     calibration_scores,
     fitted_comparators,
@@ -49,8 +50,8 @@ def gamma(seed: int) -> list[dict[str, Any]]:
     return [*rows, {"method": "empirical CDF", "l1": gap, "mode": np.nan}]
 
 
-def wave(variant: int, n: int, repeat: int) -> list[dict[str, Any]]:
-    """1-D: every method on one data set; distances on a grid, scores on fresh observations."""
+def wave(variant: int, n: int, repeat: int, group: str) -> list[dict[str, Any]]:
+    """1-D: a group's methods on one data set; distances on a grid, scores on fresh observations."""
     data = make_wave_1d(n, variant=variant, random_state=repeat)
     on_grid, truth = data.features(GRID), data.truth.distribution(GRID)
     fresh = data.sample(FRESH, random_state=repeat)
@@ -64,11 +65,13 @@ def wave(variant: int, n: int, repeat: int) -> list[dict[str, Any]]:
         scores = calibration_scores(predict(fresh.X), fresh.y)
         return {"method": name} | distances | scores | {"seconds": seconds}
 
+    if group == "comparators":
+        others = fitted_comparators(data.X, data.y, EXPERTS, ["x"], seed=repeat)
+        return [row(*other) for other in others]
     model, seconds = fitted_stages(data.X, data.y, EXPERTS, ["x"], random_state=repeat, **SHORT)
     rows = [row(name, predict, seconds) for name, predict in stages_of(model).items()]
     rows[-1] |= posterior_mass(model, data)
-    others = fitted_comparators(data.X, data.y, EXPERTS, ["x"], seed=repeat)
-    return rows + [row(*other) for other in others]
+    return rows
 
 
 def posterior_mass(model: BNERegressor, data: SimulatedData) -> dict[str, float]:
@@ -103,9 +106,10 @@ def run_wave(
 ) -> pd.DataFrame:
     """Figure 4's numbers over repeats, both variants."""
     keys = [
-        {"variant": variant, "n": n, "repeat": repeat}
+        {"variant": variant, "n": n, "repeat": repeat, "group": group}
         for variant in (1, 2)
         for repeat in range(1, repeats + 1)
         for n in sizes
+        for group in GROUPS
     ]
     return resume(folder / "fig4_rows.csv", keys, wave, n_jobs=n_jobs, quiet=quiet)
