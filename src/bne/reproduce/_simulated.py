@@ -29,8 +29,8 @@ FRESH = 500
 """Fresh observations on which coverage is counted, a repeat."""
 
 SIZES = (100, 200, 500, 1000)
-SHORT = {"chains": 2, "warmup": 250, "draws": 300, "n_jobs": 1}
-"""Averages over repeats need fewer draws than diagnostics do."""
+SHORT = {"chains": 2, "warmup": 250, "draws": 300, "target_acceptance": 0.85, "n_jobs": 1}
+"""Averages over repeats need fewer draws, and fewer steps for each, than diagnostics do."""
 
 EPSILONS = (0.1, 0.15, 0.2, 0.3)
 
