@@ -251,8 +251,11 @@ def in_blocks(function: Callable[..., Any], rows: Any, *shared: Any) -> Any:
         for first in range(0, n, BLOCK):
             kept = np.minimum(np.arange(first, first + BLOCK), n - 1)
             block = jax.tree.map(lambda a, kept=kept: a[:, kept], rows)
-            pieces.append(jax.tree.map(np.asarray, function(block, *shared)))
-    return jax.tree.map(lambda *a: np.concatenate(a, axis=1)[:, :n], *pieces)
+            # what is repeated goes here, not at the end: look-ups would copy a cut array every time
+            real = slice(n - first)
+            answer = function(block, *shared)
+            pieces.append(jax.tree.map(lambda a, real=real: np.asarray(a)[:, real], answer))
+    return jax.tree.map(lambda *a: np.concatenate(a, axis=1), *pieces)
 
 
 class OnNodes(NamedTuple):

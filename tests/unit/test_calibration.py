@@ -13,7 +13,7 @@ from bne._cgp import ConstrainedGP
 from bne._divergence import divergences, equispaced
 from bne._kernels import interpolate
 from bne._logistic import Logistic
-from bne._ratio import make_ratio
+from bne._ratio import Ratio, make_ratio
 
 LOGISTIC = Logistic()
 CGP = ConstrainedGP()
@@ -208,6 +208,16 @@ def random_ratio(rng, S=60, n=5):
     coefficients = sigma_G[:, None, None] * rng.normal(size=(S, n, basis.roots.shape[2]))
     roots = basis.roots[rng.integers(len(basis.roots), size=S)]
     return make_ratio(LOGISTIC, coefficients, roots, sigma_G)
+
+
+def test_tables_are_whole_where_the_last_block_is_not_full():
+    """A look-up in an array with gaps would copy all of it, every time."""
+    ratio = random_ratio(np.random.default_rng(4), n=5)
+    first = Ratio(LOGISTIC, ratio.series[:, :2])
+    assert ratio.tables.nodes.shape[:2] == (60, 5)
+    for ours, theirs in zip(ratio.tables, first.tables, strict=True):
+        assert ours.flags.c_contiguous
+        np.testing.assert_array_equal(ours[:, :2], theirs)
 
 
 def test_mixture_quantiles_equal_a_bracketing_root_finder():
