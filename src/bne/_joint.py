@@ -45,9 +45,9 @@ CONSTRUCTIONS: dict[str, Construction] = {"logistic": Logistic(), "cgp": Constra
 CALIBRATION_POINTS = 32
 """Feature points of h in x: G varies slowly with x, and each point carries 16 coefficients."""
 
-ROW_BUCKETS = np.round(64 * 2 ** np.append(np.arange(8) / 2, np.arange(16, 96) / 4)).astype(int)
+ROW_BUCKETS = np.round(64 * 2 ** np.append(np.arange(8) / 2, np.arange(64, 384) / 16)).astype(int)
 """Rows are padded to the next of these: data sets of nearby sizes share one compiled program.
-Beyond a thousand rows idle ones cost more than a compilation."""
+Beyond a thousand rows idle ones cost more than a compilation, and there are at most 5% of them."""
 
 
 class CalibrationFeatures(NamedTuple):
