@@ -3,8 +3,8 @@
 ``python benchmarks/weather.py`` (from the project's folder, or with BNE_DATA set) learns from the
 17,879 rows of the 4th to the 29th with places as inputs, which is what the grid of 8,188 points
 has. It scores the 712 stations of the 31st, draws the map of that day to
-``docs/images/weather_map.png``, and goes on where it was killed. Half an hour. With elevation, which
-the grid has not, the same forecasts are in the real-data table of ``bne reproduce real``.
+``docs/images/weather_map.png``, and goes on where it was killed. Half an hour. With elevation,
+which the grid has not, the same forecasts are in the real-data table of ``bne reproduce real``.
 """
 
 from pathlib import Path
@@ -21,7 +21,7 @@ from bne.reproduce._scores import fitted_stages, observed_scores, stages_of
 EXPERTS = _real.WEATHER_MODELS
 PLACE = ["longitude", "latitude"]
 SETTINGS = {"chains": 2, "n_jobs": 2, "random_state": 0, "geographic": PLACE}
-LENGTH = {"warmup": 300, "draws": 250}
+LENGTH = {"warmup": 400, "draws": 300}
 PICTURE = FOLDER.parents[1] / "docs" / "images" / "weather_map.png"
 
 

@@ -45,6 +45,13 @@ def any_problem(request):
     return make_problem(CONSTRUCTIONS[request.param])
 
 
+def test_of_many_rows_few_are_idle():
+    sizes = np.geomspace(1025, 1e7, 500).astype(int)
+    padded = _joint.ROW_BUCKETS[np.searchsorted(_joint.ROW_BUCKETS, sizes)]
+    assert np.all(padded >= sizes)
+    assert np.all(padded <= 1.05 * sizes)
+
+
 def test_gradient_equals_finite_differences(any_problem):
     data, starts, _ = any_problem
     rng = np.random.default_rng(1)

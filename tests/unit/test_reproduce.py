@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from bne.reproduce import _page
+from bne.reproduce._simulated import read_wave
 from bne.reproduce._store import replace, resume
 
 
@@ -74,7 +75,9 @@ def fake_rows(bne_at_1000):
     rows = []
     for method, values in levels.items():
         for n, value in zip((100, 200, 500, 1000), values, strict=True):
-            row = {"variant": 1, "n": n, "repeat": 1, "method": method, "l1": value}
+            group = "bne" if method in ("ensemble", "BAE", "BNE") else "comparators"
+            row = {"variant": 1, "n": n, "repeat": 1, "group": group}
+            row |= {"method": method, "l1": value}
             row |= {"rmse_mean": value + 0.1, "coverage_90": 0.9, "nll": 1.5}
             rows.append(row | {"mass_0.1": value, "mass_0.2": value / 2, "l2_median": value})
     return pd.DataFrame(rows)
@@ -87,6 +90,17 @@ def test_verdicts_follow_the_table(tmp_path, at_1000, verdict):
     line = next(line for line in page.splitlines() if "continuously improve" in line)
     assert line.endswith(f"| {verdict} |")
     assert "0.700 / 0.500 / 0.300" in page
+
+
+def test_methods_are_compared_on_the_same_sets(tmp_path):
+    """A set on which only some have run does not count yet."""
+    rows = fake_rows(0.2)
+    ours = rows[rows["group"] == "bne"].assign(repeat=2, l1=99.0)
+    pd.concat([rows, ours]).to_csv(tmp_path / "fig4_rows.csv", index=False)
+    kept = read_wave(tmp_path)
+    assert len(kept) == len(rows)
+    assert kept["l1"].max() < 99.0
+    assert "1 sets at n = 100" in _page.page(tmp_path)
 
 
 def test_an_empty_folder_gives_an_empty_page(tmp_path):

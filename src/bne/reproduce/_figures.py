@@ -15,7 +15,7 @@ import pandas as pd
 from bne import plots
 from bne.datasets import make_gamma_0d, make_wave_1d
 from bne.reproduce import _maps, _page, _real, _simulated
-from bne.reproduce._scores import fitted_stages
+from bne.reproduce._scores import fitted_stages, read_paired
 from bne.reproduce._store import replace
 
 PACKAGES = ("bne", "blackjax", "jax", "numpy", "scipy", "scikit-learn")
@@ -91,9 +91,9 @@ def fig4(folder: Path, repeats: int, n_jobs: int | None, quiet: bool) -> None:
 def redraw(folder: Path) -> None:
     """What needs no fitting: tables and pictures of the rows that are stored, however many."""
     if (folder / "fig4_rows.csv").exists():
-        draw_fig4(pd.read_csv(folder / "fig4_rows.csv"), folder)
+        draw_fig4(_simulated.read_wave(folder), folder)
     if (folder / "real_rows.csv").exists():
-        table = _real.summary(pd.read_csv(folder / "real_rows.csv"))
+        table = _real.summary(read_paired(folder / "real_rows.csv", ["data", "split"]))
         replace(folder / "real.csv", table.to_csv(index=False, float_format="%.4g"))
 
 

@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from bne.reproduce._simulated import read_wave
+
 HOLDS, PARTLY, FAILS = "holds", "holds partly", "does not hold"
 
 INTRODUCTION = """# The paper's claims, measured
@@ -14,7 +16,7 @@ INTRODUCTION = """# The paper's claims, measured
 Written by `bne reproduce`; every number comes from a table in this folder. A row of a `_rows.csv`
 is one data set and method. `bne reproduce all` runs what is missing and writes this page anew. A
 method is left out where it cannot run: without inputs, with one model only, or with too many inputs
-or rows.
+or rows. Means are over the data sets on which all methods have run.
 """
 
 
@@ -68,7 +70,7 @@ def stage_claims(folder: Path) -> Iterator[Claim]:
 
 def convergence_claims(folder: Path) -> Iterator[Claim]:
     """Figure 4, both variants."""
-    rows = pd.read_csv(folder / "fig4_rows.csv")
+    rows = read_wave(folder)
     for variant, part in rows.groupby("variant"):
         counts = part.groupby("n")["repeat"].nunique()
         name = f"Figure 4, variant {variant}"
@@ -135,7 +137,7 @@ def _convergence(rows: pd.DataFrame, name: str, repeats: str) -> Iterator[Claim]
 
 def consistency_claims(folder: Path) -> Iterator[Claim]:
     """Theorem 1."""
-    rows = pd.read_csv(folder / "fig4_rows.csv")
+    rows = read_wave(folder)
     rows = rows[rows["method"] == "BNE"]
     for variant, part in rows.groupby("variant"):
         medians = part.groupby("n")["l2_median"].mean()
@@ -153,7 +155,7 @@ def consistency_claims(folder: Path) -> Iterator[Claim]:
 
 def coverage_claims(folder: Path) -> Iterator[Claim]:
     """Coverage on the 1-D experiment."""
-    rows = pd.read_csv(folder / "fig4_rows.csv")
+    rows = read_wave(folder)
     rows = rows[rows["method"] == "BNE"]
     for variant, part in rows.groupby("variant"):
         by_n = part.groupby("n")["coverage_90"].mean()

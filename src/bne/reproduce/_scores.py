@@ -4,6 +4,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,16 @@ KDE_ROWS = 2000
 """Cross-validating a kernel estimate costs their square, hundreds of times."""
 
 Predict = Callable[[pd.DataFrame], Any]
+
+
+def read_paired(path: Path, keys: list[str]) -> pd.DataFrame:
+    """Rows of the data sets (told apart by `keys`) on which every group of methods has run.
+
+    So a run that is not finished compares all methods on the same data sets.
+    """
+    rows = pd.read_csv(path)
+    groups = rows.groupby(keys)["group"].transform("nunique")
+    return rows[groups == len(GROUPS)]
 
 
 def calibration_scores(law: Any, y: Array) -> dict[str, float]:

@@ -16,6 +16,7 @@ from bne.reproduce._scores import (
     calibration_scores,
     fitted_comparators,
     fitted_stages,
+    read_paired,
     stages_of,
 )
 from bne.reproduce._store import resume
@@ -113,3 +114,8 @@ def run_wave(
         for group in GROUPS
     ]
     return resume(folder / "fig4_rows.csv", keys, wave, n_jobs=n_jobs, quiet=quiet)
+
+
+def read_wave(folder: Path) -> pd.DataFrame:
+    """The stored rows of Figure 4."""
+    return read_paired(folder / "fig4_rows.csv", ["variant", "n", "repeat"])
