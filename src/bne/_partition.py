@@ -15,6 +15,7 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 from numpy.typing import ArrayLike
 from scipy import special
 from scipy.interpolate import CubicHermiteSpline
+from scipy.stats import rankdata
 from sklearn.utils import check_random_state
 
 from bne._predictive import Law, PredictiveDistribution, chunks
@@ -37,21 +38,42 @@ class ShardError(RuntimeError):
     """A shard could not be sampled."""
 
 
-def split_rows(n: int, partitions: int, seed: np.random.SeedSequence) -> list[Integers]:
-    """Rows of each shard: random, and equally many but for one."""
+def deal_rows(
+    rows: Rows, y: Array, partitions: int, seed: np.random.SeedSequence
+) -> list[Integers]:
+    """Rows of each shard, equally many to within one: groups of like rows are dealt out at random.
+
+    The powered likelihood of a shard stands for that of all rows, and is the nearer to it the more
+    the shards resemble each other. A group has a row for every shard; its rows are near each other
+    in their inputs and in the residual of y from the experts' least squares.
+    """
+    n = len(y)
     if n < partitions * MIN_SHARD:
         raise ValueError(
             f"`partitions`={partitions} leaves {n // partitions} of {n} rows to a shard; at least "
             f"{MIN_SHARD} are needed. Use fewer partitions."
         )
-    order = np.random.default_rng(seed).permutation(n)
-    return [np.sort(part) for part in np.array_split(order, partitions)]
+    residual = y - rows.f @ np.linalg.lstsq(rows.f, y)[0]
+    ranks = rankdata(np.column_stack([rows.x, residual]), axis=0)
+    rng = np.random.default_rng(seed)
+    order = np.concatenate([rng.permutation(g) for g in alike(ranks, np.arange(n), partitions)])
+    return [np.sort(order[i::partitions]) for i in range(partitions)]
 
 
-def enough(shards: Sequence[Integers]) -> Sequence[Integers]:
-    """The first shards, as many as a pilot needs."""
-    rows = min(PILOT_ROWS, sum(map(len, shards)) // 4)
-    return shards[: -(-rows // len(shards[0]))]
+def alike(coordinates: Array, rows: Integers, size: int) -> list[Integers]:
+    """Groups of `size` near rows, the last one smaller: halved where they are spread the most."""
+    if len(rows) <= size:
+        return [rows]
+    widest = np.argmax(np.ptp(coordinates[rows], axis=0))
+    ordered = rows[np.argsort(coordinates[rows, widest], kind="stable")]
+    half = size * -(-len(rows) // (2 * size))
+    return alike(coordinates, ordered[:half], size) + alike(coordinates, ordered[half:], size)
+
+
+def pilot_rows(n: int, partitions: int, seed: np.random.SeedSequence) -> Integers:
+    """Rows for the hyperparameters, drawn at random: those dealt to a shard are too regular."""
+    enough = max(min(PILOT_ROWS, n // 4), n // partitions)
+    return np.sort(np.random.default_rng(seed).permutation(n)[:enough])
 
 
 def run(

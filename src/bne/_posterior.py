@@ -32,7 +32,7 @@ class Posterior(NamedTuple):
     power : float
         To which the likelihood was raised.
     shards : list of Posterior
-        Of random parts of the rows, where they were partitioned; `stages` is then empty.
+        Of parts of the rows, where they were partitioned; `stages` is then empty.
     """
 
     stages: dict[str, Stage]
@@ -159,7 +159,7 @@ def sample_posterior(
     checkpoint: Checkpoint = NO_CHECKPOINT,
     **choices: Any,
 ) -> Posterior:
-    """Sample the posterior of all rows, or those of `partitions` random parts of them.
+    """Sample the posterior of all rows, or those of `partitions` equal parts of them.
 
     A part's likelihood is raised to the power `partitions`, so that its posterior is as wide as
     that of all rows (Li, Srivastava and Dunson 2017). That is done to the likelihood given omega,
@@ -175,8 +175,9 @@ def sample_posterior(
         return sample_stages(
             rows, y, design, settings, stage_seeds, verbose=verbose, checkpoint=checkpoint
         )
-    seeds = np.random.SeedSequence((seed, partitions)).spawn(partitions + 2)
-    shards = _partition.split_rows(len(y), partitions, seeds[-1])
+    root = np.random.SeedSequence((seed, partitions))
+    *seeds, pilot_seed, shards_seed = root.spawn(partitions + 3)
+    shards = _partition.deal_rows(rows, y, partitions, shards_seed)
 
     def sampling(kept: Integers, of: SamplerSettings, name: str, i: int, **how: Any) -> Any:
         following = {"checkpoint": checkpoint.part(name), "seeds": seeds[i].spawn(3)}
@@ -186,7 +187,7 @@ def sample_posterior(
     with tqdm(total=partitions, disable=not verbose, desc="Shards") as shown:
         pinned = None
         if design.features is not None:
-            some = np.concatenate(_partition.enough(shards))
+            some = _partition.pilot_rows(len(y), partitions, pilot_seed)
             pilot = sampling(some, _pilot(settings), "pilot", partitions)()
             pinned = pinned_at(pilot.stages["full"])
         how = {"power": float(partitions), "pinned": pinned}

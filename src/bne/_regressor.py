@@ -75,7 +75,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
     target_acceptance : float, default=0.95
         Of the full stage's sampler; nearer 1 is slower and safer.
     partitions : int, default=1
-        Sample the posteriors of this many random parts of the rows, side by side, and average their
+        Sample the posteriors of this many equal parts of the rows, side by side, and average their
         answers: for data too large for one posterior (see docs/scaling.md).
     checkpoint : path, default=None
         Folder in which a fit leaves its draws as they come. The same call goes on where a killed

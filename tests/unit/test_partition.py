@@ -28,6 +28,7 @@ from bne._gaussian import Hyperparameters
 from bne._kernels import make_feature_map, resolve_kernel
 from bne._logistic import Logistic
 from bne._priors import InverseGamma, Priors, length_scale_grid
+from bne._stages import Rows
 from bne.datasets import make_wave_1d
 from conftest import EXPERTS, joint_data
 
@@ -222,21 +223,64 @@ def test_average_of_sorted_draws_is_the_average_of_quantiles():
     np.testing.assert_allclose(np.quantile(average, levels, axis=0), expected, rtol=1e-10)
 
 
+def some_rows(n, seed=0):
+    rng = np.random.default_rng(seed)
+    rows = Rows(rng.uniform(size=(n, 2)), rng.normal(size=(n, 3)))
+    return rows, rows.f @ [1.0, -1.0, 0.5] + 0.2 * rng.normal(size=n)
+
+
 def test_rows_are_shared_out_once():
-    shards = _partition.split_rows(43, 4, np.random.SeedSequence(0))
+    rows, y = some_rows(43)
+    shards = _partition.deal_rows(rows, y, 4, np.random.SeedSequence(0))
     np.testing.assert_array_equal(np.sort(np.concatenate(shards)), np.arange(43))
     assert {len(s) for s in shards} == {10, 11}
     with pytest.raises(ValueError, match="Use fewer partitions"):
-        _partition.split_rows(43, 5, np.random.SeedSequence(0))
+        _partition.deal_rows(rows, y, 5, np.random.SeedSequence(0))
+
+
+def test_shards_resemble_each_other():
+    """Smooth functions of inputs and noise have nearly the same mean in all shards."""
+    rows, y = some_rows(800)
+    residual = y - rows.f @ [1.0, -1.0, 0.5]
+    smooth = np.column_stack(
+        [rows.x, np.sin(4.0 * rows.x), residual, residual**2, residual * rows.x[:, 0]]
+    )
+    smooth = (smooth - smooth.mean(axis=0)) / smooth.std(axis=0)
+    ratios = []
+    for seed in range(20):
+        shards = _partition.deal_rows(rows, y, 8, np.random.SeedSequence(seed))
+        means = np.stack([smooth[s].mean(axis=0) for s in shards])
+        ratios.append(100 * np.mean(means**2, axis=0))  # 7/8 were shards drawn at random
+    assert np.all(np.mean(ratios, axis=0) < 0.4)
+
+
+def test_every_row_goes_to_every_shard_as_often():
+    rows, y = some_rows(64)
+    times = np.zeros((64, 4))
+    for seed in range(400):
+        shards = _partition.deal_rows(rows, y, 4, np.random.SeedSequence(seed))
+        for i, shard in enumerate(shards):
+            times[shard, i] += 1
+    assert np.all(np.abs(times - 100.0) < 5.0 * np.sqrt(75.0))
+
+
+def test_rows_without_inputs_are_dealt_by_their_residuals():
+    rows, y = some_rows(80)
+    rows = Rows(np.empty((80, 0)), rows.f)
+    shards = _partition.deal_rows(rows, y, 4, np.random.SeedSequence(0))
+    residual = y - rows.f @ np.linalg.lstsq(rows.f, y)[0]
+    ranks = np.argsort(np.argsort(residual)) // 4
+    assert all(len(set(ranks[s])) == 20 for s in shards)
 
 
 @pytest.mark.parametrize(
     ("n", "partitions", "expected"),
-    [(40, 4, 1), (43, 4, 1), (4000, 8, 2), (8000, 4, 1), (900, 9, 3)],
+    [(40, 4, 10), (43, 4, 10), (4000, 8, 1000), (8000, 4, 2000), (900, 9, 225)],
 )
 def test_a_pilot_has_enough_rows(n, partitions, expected):
-    shards = _partition.split_rows(n, partitions, np.random.SeedSequence(0))
-    assert len(_partition.enough(shards)) == expected
+    rows = _partition.pilot_rows(n, partitions, np.random.SeedSequence(0))
+    assert len(np.unique(rows)) == expected
+    assert rows.max() < n
 
 
 def die_once(marker, value):
