@@ -61,6 +61,12 @@ def test_crps_equals_the_integral_of_squares():
     np.testing.assert_allclose(quantiles.mean(), law.mean(), atol=5e-3)
 
 
+def test_a_near_component_of_next_to_no_weight_does_not_count():
+    weights = np.array([[1e-320, 1.0, 0.0]])
+    law = Mixture(np.array([[0.0, 1.0, 0.0]]), np.ones((1, 3)), weights)
+    np.testing.assert_allclose(law.logpdf([0.0]), stats.norm.logpdf(1.0))
+
+
 def test_conditional_kde_equals_statsmodels(data):
     mine = ConditionalKDE(["x"]).fit(data.X, data.y)
     x = data.X[["x"]].to_numpy()

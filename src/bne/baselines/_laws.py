@@ -54,7 +54,8 @@ class Mixture:
         """Log predictive density."""
 
         def at(y: Array, m: Array, s: Array, w: Array) -> Array:
-            return special.logsumexp(stats.norm.logpdf(y[:, None], m, s), b=w, axis=1)
+            with np.errstate(divide="ignore"):
+                return special.logsumexp(stats.norm.logpdf(y[:, None], m, s) + np.log(w), axis=1)
 
         return self._by_row(y, at)
 
