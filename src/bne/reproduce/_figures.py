@@ -143,7 +143,7 @@ def _convergence(ax: Any, means: pd.DataFrame, score: str) -> None:
 
 def _theorem(rows: pd.DataFrame, folder: Path) -> None:
     """Posterior mass of ||F - F*|| > epsilon against n."""
-    figure, ax = plt.subplots(figsize=(5.2, 3.8), layout="constrained")
+    figure, ax = plt.subplots(figsize=(6.8, 3.8), layout="constrained")
     masses = [c for c in rows if c.startswith("mass_")]
     for shade, column in zip(np.linspace(0.9, 0.3, len(masses)), masses, strict=True):
         for variant, style in ((1, "o-"), (2, "s--")):
@@ -155,7 +155,7 @@ def _theorem(rows: pd.DataFrame, folder: Path) -> None:
     ticks = sorted(rows["n"].unique())
     ax.set_xticks(ticks, [f"{n:,}" for n in ticks])
     ax.minorticks_off()
-    ax.legend(frameon=False, fontsize=8)
+    figure.legend(loc="outside right center", frameon=False)
     save(figure, folder / "theorem1.png")
 
 
