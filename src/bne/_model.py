@@ -61,9 +61,6 @@ class FullPriors(NamedTuple):
 class FullData(NamedTuple):
     """Everything the log density reads, padded: rows to n, features to m and m_G.
 
-    The two large tables, A and A_G, may be of single precision: what they round is far below what
-    interpolation in the length-scale leaves out, and a gradient of many rows waits for memory.
-
     Attributes
     ----------
     y, mask : (n,); F : (n, K)
@@ -151,9 +148,8 @@ class Interpolated(NamedTuple):
     """A large table at one length-scale, to be multiplied by: a matrix, and its derivative.
 
     The derivative in log_ell is carried along in place of being found by automatic differentiation,
-    which would read the four matrices that are interpolated once more for every product. It is as
-    precise as the table, and only the gradient sees it. ``change`` is 0, and has the derivative of
-    log_ell.
+    which would read the four matrices that are interpolated once more for every product.
+    ``change`` is 0, and has the derivative of log_ell.
     """
 
     matrix: Any
@@ -162,13 +158,11 @@ class Interpolated(NamedTuple):
 
     def times(self, v: Any) -> Any:
         """``A(ell) v``."""
-        fixed = jax.lax.stop_gradient(v).astype(self.slope.dtype)
-        return self.matrix @ v + self.change * (self.slope @ fixed)
+        return self.matrix @ v + self.change * (self.slope @ jax.lax.stop_gradient(v))
 
     def transposed_times(self, w: Any) -> Any:
         """``A(ell)^T w``."""
-        fixed = jax.lax.stop_gradient(w).astype(self.slope.dtype)
-        return w @ self.matrix + self.change * (fixed @ self.slope)
+        return w @ self.matrix + self.change * (jax.lax.stop_gradient(w) @ self.slope)
 
 
 def interpolate_once(table: Any, log_ell: Any, grid: Any) -> Interpolated:
@@ -177,8 +171,7 @@ def interpolate_once(table: Any, log_ell: Any, grid: Any) -> Interpolated:
     first, weights = interpolation(fixed, grid, jnp)
     slopes = jax.jacfwd(lambda q: interpolation(q, grid, jnp)[1])(fixed)
     nodes = [jax.lax.dynamic_index_in_dim(table, first + k, keepdims=False) for k in range(4)]
-    both = weights, slopes.astype(table.dtype)
-    matrix, slope = (sum(w[k] * nodes[k] for k in range(4)) for w in both)
+    matrix, slope = (sum(w[k] * nodes[k] for k in range(4)) for w in (weights, slopes))
     return Interpolated(matrix, slope, log_ell - fixed)
 
 
