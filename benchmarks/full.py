@@ -5,6 +5,7 @@
 
 import time
 import warnings
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,8 @@ from bne._model import log_density
 from bne.datasets import make_wave_1d
 
 SIZES = (100, 300, 1000, 3000)
+LOOP_ROWS = 300_000
+"""Rows times gradients in a loop that is timed: about half a second."""
 
 
 def capture(model, data):
@@ -39,23 +42,28 @@ def capture(model, data):
     return kept
 
 
-def gradient_time(data, position, repeats=5):
-    """Milliseconds a gradient, the best of some loops of 100."""
+def gradient_times(cases, rounds=8):
+    """Milliseconds a gradient of each (data, position), the best of some rounds.
 
-    @jax.jit
-    def loop(q, data):
-        step = jax.grad(log_density)
-        return jax.lax.fori_loop(0, 100, lambda i, q: q + 1e-12 * step(q, data), q)
-
+    Sizes take turns, so that other work on the machine slows all of them, and loops take about the
+    same time at every size, so that the best is of as many moments.
+    """
     with jax.enable_x64(True):
-        q, data = jnp.asarray(position), jax.tree.map(jnp.asarray, data)
-        jax.block_until_ready(loop(q, data))
-        times = []
-        for _ in range(repeats):
-            start = time.perf_counter()
-            jax.block_until_ready(loop(q, data))
-            times.append(time.perf_counter() - start)
-    return 10.0 * min(times)
+        cases = [(jnp.asarray(q), jax.tree.map(jnp.asarray, data)) for data, q in cases]
+        counts = [max(1, LOOP_ROWS // len(data.y)) for _, data in cases]
+        times = np.empty((rounds + 1, len(cases)))
+        for times_of_round in times:
+            for k, (q, data) in enumerate(cases):
+                start = time.perf_counter()
+                jax.block_until_ready(_gradients(q, data, counts[k]))
+                times_of_round[k] = time.perf_counter() - start
+    return 1000.0 * np.min(times[1:], axis=0) / counts  # the first round compiles
+
+
+@partial(jax.jit, static_argnums=2)
+def _gradients(q, data, count):
+    step = jax.grad(log_density)
+    return jax.lax.fori_loop(0, count, lambda i, q: q + 1e-12 * step(q, data), q)
 
 
 def run():
@@ -68,7 +76,7 @@ def run():
         kept = capture(model, make_wave_1d(n, random_state=1))
         draws = model._stage("full").draws
         ess = min_ess(draws.quantities(model.expert_names_))
-        gradients[n] = gradient_time(kept["data"], kept["position"][0, -1])
+        gradients[n] = gradient_times([(kept["data"], kept["position"][0, -1])])[0]
         results.append(
             {
                 "case": f"ours, n = {n}",

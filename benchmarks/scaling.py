@@ -12,15 +12,16 @@ import tempfile
 import time
 import warnings
 from contextlib import contextmanager
+from unittest import mock
 
 import numpy as np
 import pandas as pd
 import psutil
-from full import capture, gradient_time
+from full import capture, gradient_times
 from stages import min_ess
 from store import resume
 
-from bne import BNERegressor, _partition, _table
+from bne import BNERegressor, _joint, _partition, _table
 
 SIZES = (1000, 3000, 10_000, 30_000)
 EXPERTS = [f"model{k}" for k in range(8)]
@@ -63,14 +64,13 @@ def regressor(**settings):
 
 
 def one_size(n):
-    """Time per gradient, memory and time to ESS 400; in a process of its own."""
+    """Memory and time to ESS 400; in a process of its own."""
     model = regressor(**SHORT)
     kept = capture(model, World(n))
     draws = model._stage("full").draws
     ess = min_ess(draws.quantities(model.expert_names_))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     return {
-        "ms_per_gradient": gradient_time(kept["data"], kept["position"][0, -1], repeats=3),
         "peak_gb": peak,
         "seconds": kept["seconds"],
         "min_ess": ess,
@@ -87,10 +87,38 @@ def grown(n, warmup):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+class NothingSampledError(Exception):
+    """What the joint sampler was given, and where a chain would start."""
+
+
+def prepared(n):
+    """The data and a first position of the full stage at n rows; nothing is sampled."""
+
+    def stop(data, mode, *_):
+        raise NothingSampledError(data, _joint.starts(data, mode, 1, np.random.default_rng(0))[0])
+
+    world = World(n)
+    with mock.patch.object(_joint, "sample_joint", stop), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            regressor(**SHORT).fit(world.X, world.y)
+        except NothingSampledError as found:
+            return found.args
+    raise RuntimeError("the joint sampler was not called")
+
+
+def gradients(sizes):
+    """Time per gradient at every size, in turns."""
+    sizes = json.loads(sizes)
+    times = gradient_times([prepared(n) for n in sizes])
+    return [{"n": n, "ms_per_gradient": ms} for n, ms in zip(sizes, times, strict=True)]
+
+
 def growth():
     """All sizes, and the exponents between them."""
+    times = resume("scaling_gradients", [{"sizes": json.dumps(SIZES)}], gradients)
     keys = [{"n": n, "warmup": SHORT["warmup"]} for n in SIZES]
-    rows = resume("scaling_growth", keys, grown).query(f"warmup == {SHORT['warmup']}")
+    rows = resume("scaling_growth", keys, grown).merge(times.drop(columns="sizes"), on="n")
     slopes = {f"exponent_{c}": exponents(rows, c) for c in ("ms_per_gradient", "peak_gb")}
     return rows.assign(case="growth", **slopes)
 
@@ -165,10 +193,9 @@ def first_shard_timed():
 
 
 def partition():
-    """The stored comparison, goals beside it."""
-    return resume("scaling_partition", [{"seed": 1}, {"seed": 2}], partitioned).assign(
-        case="partition"
-    )
+    """The stored comparison: seed 1 chose the pilot's size, dealing was looked at on seed 2."""
+    keys = [{"seed": seed} for seed in (3, 2, 1)]
+    return resume("scaling_partition", keys, partitioned).assign(case="partition")
 
 
 ROWS = 1_000_000
