@@ -124,10 +124,9 @@ def growth():
 
 
 def exponents(rows, column):
-    """Between a size and the next."""
-    logs = np.log(rows[["n", column]].to_numpy(float))
-    slope = np.diff(logs[:, 1]) / np.diff(logs[:, 0])
-    return np.append(np.nan, slope)
+    """Between a size and the next; in the first row that of all, by least squares."""
+    n, values = np.log(rows[["n", column]].to_numpy(float)).T
+    return np.append(np.polyfit(n, values, 1)[0], np.diff(values) / np.diff(n))
 
 
 N_PARTITION = 4000
