@@ -79,12 +79,20 @@ def one_size(n):
     }
 
 
-def grown(n, warmup):
-    """`one_size` in a new process, so that its memory is its own."""
-    assert warmup == SHORT["warmup"]
-    command = [sys.executable, __file__, "one", str(n)]
+def alone(*arguments):
+    """A part of this file in a new process, so that memory is its own.
+
+    The peak of a process that starts another counts as the other's, too: all large work is alone.
+    """
+    command = [sys.executable, __file__, *arguments]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def grown(n, warmup):
+    """`one_size` alone."""
+    assert warmup == SHORT["warmup"]
+    return alone("one", str(n))
 
 
 class NothingSampledError(Exception):
@@ -109,14 +117,14 @@ def prepared(n):
 
 def gradients(sizes):
     """Time per gradient at every size, in turns."""
-    sizes = json.loads(sizes)
     times = gradient_times([prepared(n) for n in sizes])
     return [{"n": n, "ms_per_gradient": ms} for n, ms in zip(sizes, times, strict=True)]
 
 
 def growth():
     """All sizes, and the exponents between them."""
-    times = resume("scaling_gradients", [{"sizes": json.dumps(SIZES)}], gradients)
+    keys = [{"sizes": json.dumps(SIZES)}]
+    times = resume("scaling_gradients", keys, lambda sizes: alone("gradients", sizes))
     keys = [{"n": n, "warmup": SHORT["warmup"]} for n in SIZES]
     rows = resume("scaling_growth", keys, grown).merge(times.drop(columns="sizes"), on="n")
     slopes = {f"exponent_{c}": exponents(rows, c) for c in ("ms_per_gradient", "peak_gb")}
@@ -299,6 +307,8 @@ def run():
 if __name__ == "__main__":
     if sys.argv[1] == "one":
         print(json.dumps(one_size(int(sys.argv[2]))))
+    elif sys.argv[1] == "gradients":
+        print(json.dumps(gradients(json.loads(sys.argv[2]))))
     elif sys.argv[1] == "predict":
         print(predict(int(sys.argv[2]) if len(sys.argv) > 2 else ROWS).to_string())
     else:
