@@ -16,6 +16,7 @@ from bne._kernels import (
     N_NODES,
     FeatureMap,
     choose_points,
+    interpolate,
     interpolation,
     make_feature_map,
     missing_variance,
@@ -195,13 +196,20 @@ def build_data(
 ) -> FullData:
     """Pad and assemble the data of the log density; the fields are those of `FullData`."""
     weights = power * weights
-    size = len(FullHyperparameters._fields)
+    free = np.full(len(FullHyperparameters._fields), np.nan)
+    held = FullHyperparameters(*(free if pinned is None else pinned))
+    table = _at_held(table, held.log_ell, grid)
+    table_G, virtual = (
+        _at_held(a, held.log_ell_x, features.grid_x) for a in (table_G, features.virtual())
+    )
+    basis = features.basis
+    basis = basis._replace(roots=_at_held(basis.roots, held.log_ell_t, basis.log_ell))
     grid_eta, evidence_eta = evidence or (np.arange(float(N_NODES)), np.zeros(N_NODES))
     n = int(ROW_BUCKETS[np.searchsorted(ROW_BUCKETS, len(y))])
     m = max(1, 32 * -(-table.shape[2] // 32))  # without delta one idle coordinate
     m_G = CALIBRATION_POINTS if features.feature_map else 1
     pad = partial(_pad, n=n)
-    gram_t, bend_t = products_in_t(features.construction, features.basis)
+    gram_t, bend_t = products_in_t(features.construction, basis)
     E, s, U = expert_axes(F, weights)
     gram = np.sum(without_experts(table, E, weights) ** 2, axis=1)
     cross = table.transpose(0, 2, 1) @ (weights[:, None] * E)
@@ -209,7 +217,7 @@ def build_data(
         y=pad(y, 0),
         mask=pad(np.ones(len(y)), 0),
         power=power,
-        pinned=np.full(size, np.nan) if pinned is None else pinned,
+        pinned=np.array(held),
         evidence=evidence_eta,
         grid_eta=grid_eta,
         F=pad(F, 0),
@@ -225,14 +233,19 @@ def build_data(
         gram_x=_pad(power * np.sum(table_G**2, axis=1), 1, m_G),
         sum_x=_pad(power * np.sum(table_G, axis=1), 1, m_G),
         grid_x=features.grid_x,
-        roots=features.basis.roots,
+        roots=basis.roots,
         gram_t=gram_t,
         bend_t=bend_t,
-        grid_t=features.basis.log_ell,
-        virtual=_pad(_pad(features.virtual(), 1, m_G), 2, m_G),
-        priors=FullPriors(priors, features.ell_x, features.basis.prior),
+        grid_t=basis.log_ell,
+        virtual=_pad(_pad(virtual, 1, m_G), 2, m_G),
+        priors=FullPriors(priors, features.ell_x, basis.prior),
         construction=features.construction,
     )
+
+
+def _at_held(table: Array, log_ell: float, grid: Array) -> Array:
+    """A table (J, ...) at a length-scale that is held, its only node; as it is at a free one."""
+    return table if np.isnan(log_ell) else interpolate(table, log_ell, grid)[None]
 
 
 def _pad(a: Array, axis: int, n: int) -> Array:

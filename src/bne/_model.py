@@ -61,6 +61,8 @@ class FullPriors(NamedTuple):
 class FullData(NamedTuple):
     """Everything the log density reads, padded: rows to n, features to m and m_G.
 
+    Tables have a node for each of J length-scales, or one where the length-scale is held.
+
     Attributes
     ----------
     y, mask : (n,); F : (n, K)
@@ -139,7 +141,9 @@ class FullState(NamedTuple):
 
 
 def interpolate(table: Any, log_ell: Any, grid: Any) -> Any:
-    """A table (J, ...) at one length-scale."""
+    """A table (J, ...) at one length-scale; its only node where the length-scale is held."""
+    if table.shape[0] == 1:
+        return table[0]
     first, weights = interpolation(log_ell, grid, jnp)
     return jnp.tensordot(weights, jax.lax.dynamic_slice_in_dim(table, first, 4), axes=1)
 
@@ -149,24 +153,32 @@ class Interpolated(NamedTuple):
 
     The derivative in log_ell is carried along in place of being found by automatic differentiation,
     which would read the four matrices that are interpolated once more for every product.
-    ``change`` is 0, and has the derivative of log_ell.
+    ``change`` is 0, and has the derivative of log_ell. Without a slope the length-scale is held.
     """
 
     matrix: Any
-    slope: Any
-    change: Any
+    slope: Any = None
+    change: Any = None
 
     def times(self, v: Any) -> Any:
         """``A(ell) v``."""
-        return self.matrix @ v + self.change * (self.slope @ jax.lax.stop_gradient(v))
+        product = self.matrix @ v
+        if self.slope is None:
+            return product
+        return product + self.change * (self.slope @ jax.lax.stop_gradient(v))
 
     def transposed_times(self, w: Any) -> Any:
         """``A(ell)^T w``."""
-        return w @ self.matrix + self.change * (jax.lax.stop_gradient(w) @ self.slope)
+        product = w @ self.matrix
+        if self.slope is None:
+            return product
+        return product + self.change * (jax.lax.stop_gradient(w) @ self.slope)
 
 
 def interpolate_once(table: Any, log_ell: Any, grid: Any) -> Interpolated:
-    """A table (J, n, m) at one length-scale."""
+    """A table (J, n, m) at one length-scale; its only node where the length-scale is held."""
+    if table.shape[0] == 1:
+        return Interpolated(table[0])
     fixed = jax.lax.stop_gradient(log_ell)
     first, weights = interpolation(fixed, grid, jnp)
     slopes = jax.jacfwd(lambda q: interpolation(q, grid, jnp)[1])(fixed)
