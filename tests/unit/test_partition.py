@@ -121,6 +121,26 @@ def test_pinned_log_determinant_is_that_of_the_map(pinned_problem):
     np.testing.assert_allclose(ours, expected, rtol=1e-9)
 
 
+def test_held_length_scales_give_what_tables_give(problem):
+    """One node in place of a table: the same mu and the same coefficients of h."""
+    x, F, y, priors, grid, table = problem
+    features = _joint.make_calibration(Logistic(), x, np.ones(1), 0, has_residual=True)
+    given = x, F, y, table, grid, features, priors, np.ones(20)
+    free, held = joint_data(*given), joint_data(*given, pinned=PINNED)
+    assert free.A.shape[0] == len(grid)
+    assert held.A.shape[0] == held.A_G.shape[0] == held.roots.shape[0] == 1
+    start = _joint.starts(held, PINNED[[0, 1, 3, 4]], 1, np.random.default_rng(1))[0]
+    with jax.enable_x64(True):
+        ours = _model.transform(jnp.asarray(start), jax.tree.map(jnp.asarray, held))
+        nodes = (free.A, 0.2, grid), (free.A_G, 0.3, free.grid_x), (free.roots, 0.4, free.grid_t)
+        A, A_G, T = (np.asarray(_model.interpolate(*at)) for at in nodes)
+        ours = jax.tree.map(np.asarray, ours)
+    mu = free.F @ ours.omega + np.exp(ours.h.log_sigma_delta) * (A @ ours.v)
+    np.testing.assert_allclose(ours.mu, mu, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(ours.coefficients, ours.sigma_G * A_G @ ours.W, atol=1e-12)
+    np.testing.assert_allclose(ours.T, T, atol=1e-12)
+
+
 class Gaussian:
     """A law at two rows, by scipy."""
 
