@@ -27,8 +27,8 @@ from bne._uncertainty import NAMES, Parts
 MIN_SHARD = 10
 """Rows that a shard needs at the least."""
 
-PILOT_ROWS = 1000
-"""Rows that hyperparameters are learned from at the least, if they are no more than a quarter."""
+PILOT_ROWS = 2000
+"""Rows that hyperparameters are learned from at the least, if they are no more than half."""
 
 ATTEMPTS = 3
 """How often a shard is begun when its worker is lost."""
@@ -72,7 +72,7 @@ def alike(coordinates: Array, rows: Integers, size: int) -> list[Integers]:
 
 def pilot_rows(n: int, partitions: int, seed: np.random.SeedSequence) -> Integers:
     """Rows for the hyperparameters, drawn at random: those dealt to a shard are too regular."""
-    enough = max(min(PILOT_ROWS, n // 4), n // partitions)
+    enough = max(min(PILOT_ROWS, n // 2), n // partitions)
     return np.sort(np.random.default_rng(seed).permutation(n)[:enough])
 
 

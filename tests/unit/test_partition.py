@@ -295,7 +295,7 @@ def test_rows_without_inputs_are_dealt_by_their_residuals():
 
 @pytest.mark.parametrize(
     ("n", "partitions", "expected"),
-    [(40, 4, 10), (43, 4, 10), (4000, 8, 1000), (8000, 4, 2000), (900, 9, 225)],
+    [(40, 4, 20), (43, 4, 21), (4000, 8, 2000), (9000, 4, 2250), (900, 9, 450)],
 )
 def test_a_pilot_has_enough_rows(n, partitions, expected):
     rows = _partition.pilot_rows(n, partitions, np.random.SeedSequence(0))
