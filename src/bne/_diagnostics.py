@@ -13,6 +13,8 @@ from bne._warnings import SamplingWarning
 MAX_R_HAT = 1.01
 MIN_ESS = 400
 MIN_BFMI = 0.3
+MAX_PILOT_R_HAT = 1.1
+"""Of a pilot only means are used."""
 
 
 def summarise(quantities: dict[str, Array]) -> pd.DataFrame:
@@ -61,3 +63,15 @@ def warn_if_unhealthy(stage: str, table: pd.DataFrame, statistics: dict[str, Arr
     if problems:
         message = "; ".join(problems)
         warnings.warn(f"The {stage} stage: {message}.", SamplingWarning, stacklevel=4)
+
+
+def warn_if_unsettled(quantities: dict[str, Array]) -> None:
+    """Warn where the chains of a pilot, whose hyperparameters all shards get, do not agree."""
+    worst = summarise(quantities)["r_hat"].max()
+    if worst > MAX_PILOT_R_HAT:
+        warnings.warn(
+            f"The pilot that finds the shards' hyperparameters has R-hat up to {worst:.2f} "
+            f"(> {MAX_PILOT_R_HAT}): raise `warmup`.",
+            SamplingWarning,
+            stacklevel=4,
+        )

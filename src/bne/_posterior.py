@@ -8,6 +8,7 @@ from tqdm.auto import tqdm
 
 from bne import _partition
 from bne._checkpoint import NO_CHECKPOINT, Checkpoint
+from bne._diagnostics import warn_if_unsettled
 from bne._joint import CONSTRUCTIONS, CalibrationFeatures, make_calibration
 from bne._kernels import KernelFunction
 from bne._model import FullHyperparameters
@@ -188,8 +189,9 @@ def sample_posterior(
         pinned = None
         if design.features is not None:
             some = _partition.pilot_rows(len(y), partitions, pilot_seed)
-            pilot = sampling(some, _pilot(settings), "pilot", partitions)()
-            pinned = pinned_at(pilot.stages["full"])
+            pilot = sampling(some, _pilot(settings), "pilot", partitions)().stages["full"]
+            warn_if_unsettled(pilot.draws.quantities([str(k) for k in range(rows.f.shape[1])]))
+            pinned = pinned_at(pilot)
         how = {"power": float(partitions), "pinned": pinned}
         alone = settings._replace(n_jobs=1)
         tasks = [sampling(kept, alone, f"shard{i}", i, **how) for i, kept in enumerate(shards)]

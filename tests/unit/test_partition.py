@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 from functools import partial
 
 import jax
@@ -24,6 +25,7 @@ from bne import (
     _predictive,
     _table,
 )
+from bne._diagnostics import warn_if_unsettled
 from bne._gaussian import Hyperparameters
 from bne._kernels import make_feature_map, resolve_kernel
 from bne._logistic import Logistic
@@ -303,6 +305,16 @@ def test_a_pilot_has_enough_rows(n, partitions, expected):
     assert rows.max() < n
 
 
+def test_a_pilot_whose_chains_disagree_is_named():
+    alike = np.random.default_rng(0).normal(size=(2, 100))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_if_unsettled({"noise_scale": alike, "held": np.ones((2, 100))})
+    apart = alike + np.array([[0.0], [2.0]])
+    with pytest.warns(bne.SamplingWarning, match=r"R-hat up to 1\.\d\d.*raise `warmup`"):
+        warn_if_unsettled({"weight_scale": alike, "noise_scale": apart})
+
+
 def die_once(marker, value):
     if not marker.exists():
         marker.touch()
@@ -421,7 +433,8 @@ def test_engines_and_workers_change_nothing_and_a_killed_one_is_survived(expecte
 def test_the_full_stage_does_not_depend_on_the_engine():
     """Its pilot, what it holds, and the joint sampler cross to other processes and back."""
     short = {"calibration": "logistic", "warmup": 30, "draws": 30}
-    alone = quantiles_of_shards(1, **short)
+    with pytest.warns(bne.SamplingWarning, match="The pilot that finds"):
+        alone = quantiles_of_shards(1, **short)
     np.testing.assert_array_equal(quantiles_of_shards(2, **short), alone)
 
 
