@@ -190,7 +190,6 @@ def build_data(
     features: CalibrationFeatures,
     priors: Priors,
     weights: Array,
-    log_scale: float = 0.0,
     power: float = 1.0,
     pinned: Array | None = None,
     evidence: tuple[Array, Array] | None = None,
@@ -239,7 +238,7 @@ def build_data(
         bend_t=bend_t,
         grid_t=basis.log_ell,
         virtual=_pad(_pad(virtual, 1, m_G), 2, m_G),
-        priors=FullPriors(priors, features.ell_x, basis.prior, log_scale),
+        priors=FullPriors(priors, features.ell_x, basis.prior),
         construction=features.construction,
     )
 

@@ -13,7 +13,7 @@ joint posterior, and cost no factorisation larger than K x K in a gradient:
 
 The prior asks that sigma_eps be about the noise's scale (`GAUGE`), as it asks that location belong
 to delta: without it a posterior of many rows has a second region, where sigma_eps is twice as large
-and G undoes it. Where residuals are large it asks for a larger sigma_eps (`expected_log_scale`).
+and G undoes it.
 
 The maps of v and omega take G's own mean off y first: what is known well is E[y | x], not mu. Rows
 weigh in them by a rough estimate of their own noise.
@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bne._calibration import HALF_WIDTH, Construction, cosines, quadrature
+from bne._calibration import Construction, cosines, quadrature
 from bne._gaussian import noise_scale
 from bne._kernels import interpolation
 from bne._priors import InverseGamma, Priors, half_normal_log_density
@@ -35,21 +35,6 @@ from bne._typing import Array
 GAUGE = 0.25
 """Standard deviation, a priori, of the log of the noise's scale (the rows' root mean square) in
 units of sigma_eps. sigma_eps and the stretch of G would share that scale at will otherwise."""
-
-LOWEST_SCALE = 0.5
-"""How far the gauge goes to meet outliers: the finest half-wave of h is 1.3 noise scales long then.
-A coarser one would lose the bulk of the noise for the sake of a few rows."""
-
-
-def expected_log_scale(resid: Array) -> float:
-    """Center of the gauge: 0, or as low as brings the largest residual within the basis of h.
-
-    Beyond its ends the noise's tails are Gaussian. A single outlier there would give the posterior
-    a second region, where sigma_eps is so large that h can express it.
-    """
-    typical, largest = np.sqrt(np.mean(resid**2)), np.max(np.abs(resid))
-    reach = largest / max(HALF_WIDTH * typical, np.finfo(np.float64).tiny)
-    return -float(np.log(np.clip(reach, 1.0, 1.0 / LOWEST_SCALE)))
 
 
 class FullHyperparameters(NamedTuple):
@@ -65,15 +50,11 @@ class FullHyperparameters(NamedTuple):
 
 
 class FullPriors(NamedTuple):
-    """Priors of the Gaussian stages, and of h: a half-Normal amplitude, two length-scales.
-
-    ``log_scale`` is the center of the gauge (`expected_log_scale`).
-    """
+    """Priors of the Gaussian stages, and of h: a half-Normal amplitude, two length-scales."""
 
     gaussian: Priors
     ell_x: InverseGamma
     ell_t: InverseGamma
-    log_scale: float = 0.0
     amplitude: float = 1.5
 
 
@@ -355,7 +336,7 @@ def log_prior(state: FullState, priors: FullPriors) -> Any:
     squares = jnp.sum(state.v**2) + jnp.sum(state.W**2)
     squares += jnp.sum(state.omega**2) * jnp.exp(-2.0 * h.log_sigma_omega)
     normal = -0.5 * squares - state.omega.size * h.log_sigma_omega
-    gauge = -0.5 * ((state.log_scale - priors.log_scale) / GAUGE) ** 2
+    gauge = -0.5 * (state.log_scale / GAUGE) ** 2
     return scales + length_scales + normal + gauge + state.log_constraint
 
 

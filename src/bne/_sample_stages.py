@@ -23,7 +23,7 @@ from bne._kernels import (
     spacing_and_range,
 )
 from bne._linalg import projection_coefficients
-from bne._model import expected_log_scale, expert_axes, without_experts
+from bne._model import expert_axes, without_experts
 from bne._priors import InverseGamma, Priors, fit_inverse_gamma, length_scale_grid
 from bne._relevance import fit_relevance
 from bne._sampling import SamplerSettings, sample
@@ -186,7 +186,6 @@ def sample_full(
         features=features,
         priors=priors,
         weights=weights,
-        log_scale=expected_log_scale(rest),
         power=power,
         pinned=pinned,
         evidence=_noise_evidence(rows.f, y, table, grid, mode, power),

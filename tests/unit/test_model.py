@@ -30,7 +30,7 @@ def make_problem(construction):
     table = make_feature_map(resolve_kernel("matern32"), x[:12], grid).tabulate(x)
     features = _joint.make_calibration(construction, x, np.ones(1), 0, has_residual=True)
     weights = _joint.row_weights(x, y - F @ [0.7, 0.1])
-    data = joint_data(x, F, y, table, grid, features, priors, weights, log_scale=-0.3)
+    data = joint_data(x, F, y, table, grid, features, priors, weights)
     mode = np.log([0.7, 0.4, 0.4, 1.0])
     return data, _joint.starts(data, mode, 3, rng), (F, y, table, features, x)
 
@@ -111,7 +111,7 @@ def test_density_equals_the_model_written_out(problem):
     log_joint = np.sum(h_t - np.log(Z) + stats.norm.logpdf(t) - np.log(sigma_eps))
     log_joint += np.sum(stats.norm.logpdf(state.v)) + np.sum(stats.norm.logpdf(state.W))
     log_joint += np.sum(stats.norm.logpdf(state.omega, scale=np.exp(h.log_sigma_omega)))
-    log_joint += stats.norm.logpdf(log_scale, -0.3, 0.25) - stats.norm.logpdf(0.0, scale=0.25)
+    log_joint += stats.norm.logpdf(log_scale, scale=0.25) - stats.norm.logpdf(0.0, scale=0.25)
     for log_sigma, scale in [
         (h.log_sigma_omega, 1.0),
         (h.log_sigma_delta, 1.0),
@@ -133,21 +133,6 @@ def test_density_equals_the_model_written_out(problem):
         constants += prior.shape * np.log(prior.rate) - special.gammaln(prior.shape)
     expected = log_joint + float(state.log_determinant) - constants
     np.testing.assert_allclose(ours, expected, atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("largest", "expected"), [(3.0, 0.0), (5.0, 0.0), (8.0, np.log(5 / 8)), (17.0, np.log(0.5))]
-)
-def test_the_noise_scale_meets_outliers_half_way(largest, expected):
-    """One residual of `largest` root mean squares, whatever the units."""
-    n = 10_000
-    rest = np.sqrt((n - largest**2) / (n - 1))
-    resid = 0.2 * np.r_[-largest, np.full(n - 1, rest)]
-    np.testing.assert_allclose(_model.expected_log_scale(resid), expected, atol=1e-12)
-
-
-def test_residuals_of_zero_leave_the_noise_scale_alone():
-    assert _model.expected_log_scale(np.zeros(5)) == 0.0
 
 
 def test_padding_rows_and_features_changes_nothing(problem):
