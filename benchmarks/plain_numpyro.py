@@ -80,4 +80,6 @@ def full(x, f, y, points, ell, ell_x, ell_t):
     t = (y - mu) / sigma_eps
     b, centring = h(cosines(t))
     log_r = jnp.sum(b * c, axis=1) + centring - jnp.log(Z)
-    numpyro.factor("y", jnp.sum(log_r - 0.5 * t**2 - jnp.log(sigma_eps)))
+    inside = jnp.clip(t, -half, half)
+    log_phi = -0.5 * inside**2 - 6 * jnp.log1p(half / 6 * jnp.abs(t - inside))
+    numpyro.factor("y", jnp.sum(log_r + log_phi - jnp.log(sigma_eps)))

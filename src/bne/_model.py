@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bne._calibration import Construction, cosines, quadrature
+from bne._calibration import Construction, cosines, log_base, quadrature
 from bne._gaussian import noise_scale
 from bne._kernels import interpolation
 from bne._priors import InverseGamma, Priors, half_normal_log_density
@@ -345,7 +345,7 @@ def log_likelihood(state: FullState, data: FullData) -> Any:
     sigma_eps = noise_scale(state.log_sigma_eps, jnp)
     t = (data.y - state.mu) / sigma_eps
     h = log_ratio(data.construction, t, state.coefficients, state.T, state.sigma_G)
-    return h - state.log_Z - 0.5 * t**2 - 0.5 * np.log(2.0 * np.pi) - jnp.log(sigma_eps)
+    return h - state.log_Z + log_base(t, jnp) - jnp.log(sigma_eps)
 
 
 def log_density(position: Any, data: FullData) -> Any:

@@ -14,6 +14,7 @@ from scipy import special
 from scipy.optimize import elementwise
 from sklearn.utils import check_random_state
 
+from bne._calibration import log_base
 from bne._ratio import FAR, Ratio
 from bne._scaling import Scaling
 from bne._typing import Array, Integers
@@ -51,18 +52,17 @@ class ConditionalDraws(NamedTuple):
 
     def log_pdf_draws(self, y: Array, row: Integers) -> Array:
         """Log density of every draw: (S, k)."""
-        t = self.standardise(y, row)
-        constant = 0.5 * np.log(2.0 * np.pi) + np.log(self.sigma_eps)
-        gaussian = -0.5 * t**2 - constant[:, None]
-        return gaussian if self.ratio is None else gaussian + self.ratio.log_ratio(t, row)
+        t, log_sigma = self.standardise(y, row), np.log(self.sigma_eps)[:, None]
+        if self.ratio is None:
+            return -0.5 * t**2 - 0.5 * np.log(2.0 * np.pi) - log_sigma
+        return log_base(t) + self.ratio.log_ratio(t, row) - log_sigma
 
     def entropy(self) -> Array:
         """Differential entropy of every draw: (S, n)."""
-        gaussian = np.log(self.sigma_eps)[:, None] + 0.5 * np.log(2.0 * np.pi)
+        log_sigma = np.log(self.sigma_eps)[:, None]
         if self.ratio is None:
-            return np.broadcast_to(gaussian + 0.5, self.mu.shape)
-        square = self.ratio.moments.variance + self.ratio.moments.mean**2
-        return gaussian + 0.5 * square - self.ratio.moments.information
+            return np.broadcast_to(log_sigma + 0.5 * np.log(2.0 * np.pi * np.e), self.mu.shape)
+        return log_sigma + self.ratio.moments.entropy
 
     def divergences(self, low: Array, high: Array) -> Array:
         """Of every draw's law from their average, on a grid between ends (n,): (S, n)."""

@@ -16,10 +16,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtri
-from scipy import special
 from scipy.optimize import elementwise
 
-from bne._calibration import HALF_WIDTH, NODE_SPACING, Construction, quadrature
+from bne._calibration import (
+    HALF_WIDTH,
+    NODE_SPACING,
+    TAIL_MOMENTS,
+    Construction,
+    log_base,
+    quadrature,
+    tail_mass,
+)
 from bne._divergence import divergences, equispaced
 from bne._typing import Array, Integers
 
@@ -29,18 +36,13 @@ BLOCK = 2
 ROW_ELEMENTS = 125
 """Weight of a draw at a row where chunks are made: 32 rows of 1,000 draws take some 100 MB."""
 
-FAR = 12.0
-"""|t| beyond which no draw has mass that a level of 1e-12 could see."""
+FAR = 200.0
+"""|t| beyond which no draw has mass that a level of 1e-12 could see: r(L) is below 1e5."""
 
 MAX_ITERATIONS = 100
 """Of Newton's method with halvings; about six are needed."""
 
 TINY = np.finfo(np.float64).tiny
-
-_u = np.linspace(0.01, 1.0, 200)
-_t = HALF_WIDTH / np.sqrt(_u)
-MILLS = np.polyfit(_u, np.sqrt(0.5 * np.pi) * _t * special.erfcx(_t / np.sqrt(2.0)), 8)
-"""Polynomial in ``(L / t)^2`` of t times Mills' ratio, to 1e-9."""
 
 
 class Moments(NamedTuple):
@@ -50,17 +52,15 @@ class Moments(NamedTuple):
     ----------
     log_Z
         Log normaliser.
-    mean, variance, skewness
+    mean, variance, skewness, entropy
         Of t.
-    information
-        ``E[log r]``, the divergence of the law of t from N(0, 1).
     """
 
     log_Z: Array
     mean: Array
     variance: Array
     skewness: Array
-    information: Array
+    entropy: Array
 
 
 class Tables(NamedTuple):
@@ -81,8 +81,8 @@ class Tables(NamedTuple):
         """CDF of t (S, k), the k-th column at row[k]."""
         at, s = self._cell(t, row)
         inner = self.nodes.take(at + 2) + _hermite_integral(s, *self._ends_of_cell(at))
-        lower = special.ndtr(t) * self.ends[:, row, 0]
-        upper = 1.0 - special.ndtr(-t) * self.ends[:, row, 1]
+        beyond = tail_mass(t)
+        lower, upper = beyond * self.ends[:, row, 0], 1.0 - beyond * self.ends[:, row, 1]
         return np.where(t < -HALF_WIDTH, lower, np.where(t > HALF_WIDTH, upper, inner))
 
     def pdf(self, t: Array, row: Integers) -> Array:
@@ -90,8 +90,7 @@ class Tables(NamedTuple):
         at, s = self._cell(t, row)
         inner = _hermite(s, *self._ends_of_cell(at))
         tail = np.where(t < 0, self.ends[:, row, 0], self.ends[:, row, 1])
-        outer = tail * np.exp(-0.5 * t**2) / np.sqrt(2.0 * np.pi)
-        return np.where(np.abs(t) > HALF_WIDTH, outer, inner)
+        return np.where(np.abs(t) > HALF_WIDTH, tail * np.exp(log_base(t)), inner)
 
     def _cell(self, t: Array, row: Integers) -> tuple[Integers, Array]:
         """Flat index in `nodes` of the node before t, and t's share of the cell after it."""
@@ -155,8 +154,7 @@ class Ratio:
         return self.construction.log_link(s) - self.moments.log_Z[:, row]
 
     def _log_ratio_of_cdf(self, t: Array, row: Integers) -> Array:
-        phi = np.exp(-0.5 * t**2) / np.sqrt(2.0 * np.pi)
-        inside = np.log(np.maximum(self.pdf(t, row), TINY) / np.maximum(phi, TINY))
+        inside = np.log(np.maximum(self.pdf(t, row), TINY)) - log_base(t)
         ends = np.log(np.maximum(self.tables.ends[:, row], TINY))
         beyond = np.where(t < 0, ends[:, :, 0], ends[:, :, 1])
         return np.where(np.abs(t) > HALF_WIDTH, beyond, inside)
@@ -282,7 +280,7 @@ def _on_nodes(series: Any, construction: Construction) -> OnNodes:
 
 
 def _moments(on: OnNodes) -> Moments:
-    _, mean, square, cube = jnp.moveaxis(on.sums / on.sums[:, :, :1], 2, 0)
+    _, mean, square, cube, surprise = jnp.moveaxis(on.sums / on.sums[:, :, :1], 2, 0)
     Z = on.sums[:, :, 0]
     variance = square - mean**2
     return Moments(
@@ -290,21 +288,21 @@ def _moments(on: OnNodes) -> Moments:
         mean=mean,
         variance=variance,
         skewness=(cube - 3.0 * mean * square + 2.0 * mean**3) / variance**1.5,
-        information=(on.r * on.h) @ quadrature()[1][0] / Z - jnp.log(Z),
+        entropy=surprise - (on.r * on.h) @ quadrature()[1][0] / Z + jnp.log(Z),
     )
 
 
 def _tabulate(on: OnNodes) -> Tables:
     t = quadrature()[0]
     r = on.r / on.sums[:, :, :1]
-    density = r * (np.exp(-0.5 * t**2) / np.sqrt(2.0 * np.pi))[None, None]
+    density = r * np.exp(log_base(t))[None, None]
     bound = 3.0 * density / NODE_SPACING
     slope = jnp.clip(density * (on.slope - t[None, None]), -bound, bound)
     cells = 0.5 * NODE_SPACING * (density[:, :, 1:] + density[:, :, :-1])
     cells += NODE_SPACING**2 / 12.0 * (slope[:, :, :-1] - slope[:, :, 1:])
-    tail = special.ndtr(-HALF_WIDTH) * r[:, :, :1]
+    tail = TAIL_MOMENTS[0] * r[:, :, :1]
     mass = jnp.concatenate([tail, tail + jnp.cumsum(cells, axis=2)], axis=2)
-    total = mass[:, :, -1:] + special.ndtr(-HALF_WIDTH) * r[:, :, -1:]
+    total = mass[:, :, -1:] + TAIL_MOMENTS[0] * r[:, :, -1:]
     nodes = jnp.stack([density, slope, mass], axis=3)
     return Tables(nodes / total[..., None], r[:, :, jnp.array([0, -1])] / total)
 
@@ -376,15 +374,9 @@ def _laws(t: Any, tables: Tables) -> tuple[Any, Any]:
     p0, m0, mass, p1, m1, _ = jnp.moveaxis(jax.lax.optimization_barrier(cell), 3, 0)
     outside, lower = jnp.abs(t) > HALF_WIDTH, t < 0
     r = jnp.where(lower, tables.ends[:, :, :1], tables.ends[:, :, 1:])
-    tail = r * jnp.exp(-0.5 * t**2) / np.sqrt(2.0 * np.pi)
-    beyond = tail * _mills(jnp.maximum(jnp.abs(t), HALF_WIDTH))
+    tail, beyond = r * jnp.exp(log_base(t, jnp)), r * tail_mass(t, jnp)
     s = position - node
     inner = mass + _hermite_integral(s, p0, p1, m0, m1)
     F = jnp.where(outside, jnp.where(lower, beyond, 1.0 - beyond), inner)
     f = jnp.where(outside, tail, _hermite(s, p0, p1, m0, m1))
     return F, f
-
-
-def _mills(t: Any) -> Any:
-    """``Phi(-t) / phi(t)`` from t = `HALF_WIDTH` on."""
-    return jnp.polyval(MILLS, (HALF_WIDTH / t) ** 2) / t

@@ -2,18 +2,21 @@
 
 from itertools import pairwise
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import integrate, optimize, special, stats
 
 from bne import _cgp, _logistic, _model
-from bne._calibration import HALF_WIDTH, quadrature
+from bne._calibration import HALF_WIDTH, log_base, quadrature, tail_mass
 from bne._calibration import cosines as cosines_of
 from bne._cgp import ConstrainedGP
 from bne._divergence import divergences, equispaced
 from bne._kernels import interpolate
 from bne._logistic import Logistic
 from bne._ratio import Ratio, make_ratio
+from conftest import base_pdf
 
 LOGISTIC = Logistic()
 CGP = ConstrainedGP()
@@ -111,11 +114,11 @@ def test_normaliser_equals_adaptive_quadrature(construction):
             def integrand(t, power=0, s=s, i=i):
                 parts = coefficients[s, i], roots[s], sigma_G[s]
                 log_r = log_r_of(t, *parts, construction)
-                return np.exp(log_r) * stats.norm.pdf(t) * t**power
+                return np.exp(log_r) * base_pdf(t) * t**power
 
             def moment(power, integrand=integrand):
                 pieces = np.linspace(-HALF_WIDTH, HALF_WIDTH, 11)
-                ends = [-10.0, *pieces, 10.0]
+                ends = [-np.inf, *pieces, np.inf]
                 return sum(
                     integrate.quad(integrand, a, b, args=(power,), epsabs=1e-13, epsrel=1e-11)[0]
                     for a, b in pairwise(ends)
@@ -140,7 +143,7 @@ def test_every_draw_is_a_cdf(construction):
         np.testing.assert_allclose(F[:, 0], 0, atol=1e-12)
         np.testing.assert_allclose(F[:, -1], 1, atol=1e-12)
         log_r = ratio.log_ratio(fine, np.full(fine.shape[1], row))
-        pdf = np.exp(log_r) * stats.norm.pdf(fine)
+        pdf = np.exp(log_r) * base_pdf(fine)
         mass = integrate.simpson(pdf, x=fine, axis=1)  # exact for the cubics of cgp
         np.testing.assert_allclose(mass, 1, atol=1e-6)
 
@@ -156,9 +159,9 @@ def test_ratio_tables_equal_the_formula():
             c = coefficients[s, row[k]]
 
             def density(u, s=s, c=c):
-                return np.exp(log_r_of(u, c, roots[s], sigma_G[s])) * stats.norm.pdf(u)
+                return np.exp(log_r_of(u, c, roots[s], sigma_G[s])) * base_pdf(u)
 
-            ends = np.unique(np.r_[-10.0, np.arange(-5, 6), 10.0])
+            ends = np.unique(np.r_[-np.inf, np.arange(-5, 6), np.inf])
             Z = sum(integrate.quad(density, a, b)[0] for a, b in pairwise(ends))
             np.testing.assert_allclose(
                 log_r[s, k], log_r_of(t[s, k], c, roots[s], sigma_G[s]) - np.log(Z), atol=1e-6
@@ -171,6 +174,42 @@ def test_ratio_tables_equal_the_formula():
     q = ratio.ppf(u, draw, rows)
     back = [ratio.cdf(np.full((8, 1), q[k]), rows[k : k + 1])[draw[k], 0] for k in range(6)]
     np.testing.assert_allclose(back, u, atol=1e-8)
+
+
+def test_the_base_is_normal_up_to_the_ends_of_the_basis_and_a_power_beyond():
+    inside = np.linspace(-HALF_WIDTH, HALF_WIDTH, 101)
+    np.testing.assert_allclose(log_base(inside), stats.norm.logpdf(inside), rtol=1e-12)
+    t = np.array([-300.0, -17.0, -5.01, 5.01, 6.0, 40.0])
+    np.testing.assert_allclose(log_base(t), np.log(base_pdf(t)), rtol=1e-12)
+    for x in (5.0, 5.3, 12.0):
+        mass = integrate.quad(base_pdf, x, np.inf, epsabs=0.0)[0]
+        np.testing.assert_allclose([tail_mass(x), tail_mass(-x)], mass, rtol=1e-9)
+    with jax.enable_x64(True):
+        slopes = jax.vmap(jax.grad(lambda u: log_base(u, jnp)))(jnp.array([4.999, 5.001, -5.001]))
+    np.testing.assert_allclose(slopes, [-5.0, -5.0, 5.0], rtol=1e-3)
+
+
+def test_moments_and_entropy_count_the_tails():
+    """Of ratios that are large at the ends, where tails have a hundred times their mass."""
+    coefficients, roots, sigma_G = prior_draws(8, 1, amplitude=3.0, seed=8)
+    ratio = make_ratio(LOGISTIC, coefficients, roots, sigma_G)
+    m, row = ratio.moments, np.zeros(1, dtype=int)
+    ends = [-np.inf, *np.arange(-5, 6), np.inf]
+    for s in range(8):
+
+        def log_r(t, s=s):
+            return ratio.log_ratio(np.full((8, 1), t), row)[s, 0]
+
+        def expect(value, log_r=log_r):
+            def integrand(t):
+                return np.exp(log_r(t)) * base_pdf(t) * value(t)
+
+            return sum(integrate.quad(integrand, a, b)[0] for a, b in pairwise(ends))
+
+        mean, square = expect(lambda t: t), expect(lambda t: t**2)
+        entropy = expect(lambda t, log_r=log_r: -log_r(t) - np.log(base_pdf(t)))
+        ours = [m.mean[s, 0], m.variance[s, 0], m.entropy[s, 0]]
+        np.testing.assert_allclose(ours, [mean, square - mean**2, entropy], atol=2e-5)
 
 
 def test_an_outlier_far_beyond_the_basis_is_harmless():
@@ -236,7 +275,7 @@ def test_mixture_quantiles_equal_a_bracketing_root_finder():
                     t = (v - mu[:, row]) / sigma[:, None]
                     return np.mean(ratio.cdf(t, row)) - level
 
-                ends = mu[:, i].min() - 24.0, mu[:, i].max() + 24.0
+                ends = mu[:, i].min() - 400.0, mu[:, i].max() + 400.0
                 expected = optimize.brentq(excess, *ends, xtol=1e-13, rtol=1e-14)
                 np.testing.assert_allclose(y, expected, atol=1e-7 * (1.0 + abs(expected)))
 

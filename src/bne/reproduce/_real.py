@@ -104,6 +104,7 @@ def epf_np(split: int, inputs: list[str] | None = None) -> Split:
 
 
 WEATHER_MODELS = ["CMCG", "ETA", "GASP", "GFS", "JMA", "NGPS", "TCWB", "UKMO"]
+WEATHER_INPUTS = ["east", "north", "elevation", "no_elevation"]
 
 
 def weather() -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -124,9 +125,24 @@ def uw_srft_2004(split: int) -> Split:
     del split
     train, test = weather()
     both = pd.concat([train, test], ignore_index=True)
-    inputs = ["east", "north", "elevation", "no_elevation"]
     later = np.arange(len(both)) >= len(train)
-    return _held_out(both, "observation", later, WEATHER_MODELS, inputs)._replace(settings=LARGE)
+    held_out = _held_out(both, "observation", later, WEATHER_MODELS, WEATHER_INPUTS)
+    return held_out._replace(settings=LARGE)
+
+
+def uw_srft_2004_days(split: int) -> Split:
+    """Temperature on the 21st to the 29th, learned from the days before: samples of both.
+
+    One day is one weather: how well intervals cover on the 31st says little about other days.
+    """
+    del split
+    known = weather()[0]
+    later = known["date"] // 100 % 100 > 20
+    parts = [known[part].sample(2500, random_state=0) for part in (~later, later)]
+    both = pd.concat(parts, ignore_index=True)
+    test = np.arange(len(both)) >= len(parts[0])
+    held_out = _held_out(both, "observation", test, WEATHER_MODELS, WEATHER_INPUTS)
+    return held_out._replace(settings=TABULAR)
 
 
 BASE_LEARNERS = {
@@ -163,6 +179,7 @@ DATA: dict[str, tuple[Callable[[int], Split], int]] = {
     "epf_np": (epf_np, 1),
     "epf_np/spread": (partial(epf_np, inputs=["spread"]), 1),
     "uw_srft_2004": (uw_srft_2004, 1),
+    "uw_srft_2004/days": (uw_srft_2004_days, 1),
     "uci/yacht": (partial(uci, name="yacht"), 20),
     "uci/energy": (partial(uci, name="energy"), 20),
     "uci/concrete": (partial(uci, name="concrete"), 20),
