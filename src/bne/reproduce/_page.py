@@ -234,7 +234,7 @@ REASONS = {
     "eu_pm10_2010": "See the other methods' scores on the same splits.",
     "uw_srft_2004": "The models' errors differ from day to day, in mean and in spread; an interval "
     "that must serve any day is wide on an ordinary one. All other methods cover more than 90% on "
-    "this day, too.",
+    "this day, too; nine other days are in the table `uw_srft_2004/days`.",
 }
 """Why a goal is missed, where one is."""
 
