@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 from sklearn.linear_model import Ridge
 
-from bne import BNERegressor
+from bne import BNERegressor, SamplingWarning
 
 N = 60
 QUICK = {
@@ -65,6 +65,11 @@ BAD = {
         world()[1],
         "days since the first",
     ),
+    "durations": (
+        world()[0].assign(x=pd.to_timedelta(np.arange(N), unit="h")),
+        world()[1],
+        "Column 'x' holds dates or durations",
+    ),
     "missing outcome": (world()[0], np.where(np.arange(N) == 5, np.nan, world()[1]), "NaN"),
     "text as outcome": (world()[0], np.array(["high"] * N), r"(?i)(string|convert|number)"),
     "outcomes too few": (world()[0], world()[1][:-1], "59"),
@@ -94,9 +99,17 @@ def test_refitting_with_bad_input_keeps_nothing_half_done():
     X, y = world()
     model = fit(X, y)
     before = model.predict(X[:5])
-    with pytest.raises(ValueError, match="NaN"):
-        model.fit(X.assign(x=np.nan), y)
-    np.testing.assert_array_equal(model.predict(X[:5]), before)
+    for bad_X, bad_y, message in BAD.values():
+        with pytest.raises((ValueError, TypeError), match=message):
+            model.fit(bad_X, bad_y)
+        np.testing.assert_array_equal(model.predict(X[:5]), before)
+
+
+def test_a_constant_expert_is_warned_about():
+    X, y = world()
+    with pytest.warns(UserWarning, match=r"Experts \['b'\] predict the same value"):
+        warnings.simplefilter("ignore", SamplingWarning)
+        BNERegressor([("a", "a"), ("b", "b")], **QUICK).fit(X.assign(b=1.0), y)
 
 
 STRANGE = {
@@ -150,7 +163,9 @@ def test_outliers_do_not_make_the_rest_useless():
     assert np.median(upper - lower) < 12.0  # the outlier alone is 30 away
 
 
-@pytest.mark.parametrize("layout", ["fortran", "view", "read-only", "memory map", "float32"])
+@pytest.mark.parametrize(
+    "layout", ["fortran", "view", "read-only", "memory map", "float32", "integers"]
+)
 def test_layout_of_arrays_does_not_matter(layout, tmp_path):
     X, y = world()
     plain = X.to_numpy()
@@ -172,7 +187,7 @@ def test_layout_of_arrays_does_not_matter(layout, tmp_path):
         array = np.memmap(tmp_path / "x", dtype=float, mode="w+", shape=plain.shape)
         array[:] = plain
     else:
-        array = plain.astype(np.float32)
+        array = plain.astype(np.float32) if layout == "float32" else (10 * plain).astype(int)
         plain = array.astype(float)
     np.testing.assert_allclose(predictions(array), predictions(plain.copy()), rtol=1e-9)
 

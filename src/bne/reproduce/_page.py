@@ -192,8 +192,9 @@ def map_claims(folder: Path) -> Iterator[Claim]:
         "Figure 5 (ours): on a twin of the monitors whose truth is known, intervals cover and the "
         "bias is found.",
         f"{repeats} twins: 90% intervals cover {twin['coverage_90']:.3f} over the whole map; "
-        f"P(D_delta > 0) is {twin['prob_low_on_hill']:.2f} where the models are too low and "
-        f"{twin['prob_low_off_hill']:.2f} elsewhere.",
+        f"the mean of P(D_delta > 0) is {twin['prob_low_on_hill']:.2f} where the planted bias is "
+        f"more than half its height and {twin['prob_low_off_hill']:.2f} on the rest of the map, "
+        "its lower slopes among it.",
         verdict(
             0.87 < twin["coverage_90"] < 0.93,
             twin["prob_low_on_hill"] > twin["prob_low_off_hill"] + 0.2,
