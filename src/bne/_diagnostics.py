@@ -73,5 +73,5 @@ def warn_if_unsettled(quantities: dict[str, Array]) -> None:
             f"The pilot that finds the shards' hyperparameters has R-hat up to {worst:.2f} "
             f"(> {MAX_PILOT_R_HAT}): raise `warmup`.",
             SamplingWarning,
-            stacklevel=4,
+            stacklevel=5,
         )

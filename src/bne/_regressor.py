@@ -15,7 +15,13 @@ from bne._diagnostics import health, warn_if_unhealthy
 from bne._kernels import KernelFunction, resolve_kernel
 from bne._scaling import Scaling, fit_scaling
 from bne._typing import Array
-from bne._validation import check_rows, check_settings, drop_unpredicted, warn_constant
+from bne._validation import (
+    check_rows,
+    check_settings,
+    drop_unpredicted,
+    unchanged_by_failure,
+    warn_constant,
+)
 
 if TYPE_CHECKING:
     from bne._answers import BiasReport, Decomposition
@@ -182,11 +188,15 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         groups : (n,) array, default=None
             Passed to the splitter `cv`.
         """
-        from bne import _posterior  # jax is imported here, not with the package
-        from bne._sampling import SamplerSettings
-        from bne._stages import Rows
-
         check_settings(self)
+        with unchanged_by_failure(self):
+            self._sample(*self._predict_training_rows(X, y, groups))
+        return self
+
+    def _predict_training_rows(
+        self, X: Any, y: ArrayLike, groups: Any
+    ) -> tuple[Array, Array, Array, tuple[int, int] | None]:
+        """Fit the experts: inputs, predictions, outcomes, and which inputs are degrees."""
         X, y = check_rows(self, X, y, reset=True)
         estimators = _experts.check_estimators(
             _experts.default_estimators(len(y)) if self.estimators is None else self.estimators
@@ -201,11 +211,19 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         self.expert_names_: list[str] = [name for name, _ in estimators]
         self.estimators_ = fitted
         self.columns_ = columns
-        self.n_rows_: int = len(y)
         warn_constant(self.expert_names_, f)
         geographic = _experts.resolve_geographic(
             self.geographic, columns.inputs, names, self.n_features_in_, x
         )
+        return x, f, y, geographic
+
+    def _sample(self, x: Array, f: Array, y: Array, geographic: tuple[int, int] | None) -> None:
+        """Sample the posterior of every stage."""
+        from bne import _posterior  # jax is imported here, not with the package
+        from bne._sampling import SamplerSettings
+        from bne._stages import Rows
+
+        self.n_rows_: int = len(y)
         self.scaling_: Scaling = fit_scaling(x, f, y, geographic)
         rows, y = Rows(self.scaling_.inputs(x), self.scaling_.outcome(f)), self.scaling_.outcome(y)
         checkpoint, seed = self._open_checkpoint({"inputs": rows.x, "predictions": rows.f, "y": y})
@@ -229,7 +247,6 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         for name in self.posterior_.parts[0].stages:
             draws = [part.stages[name].draws for part in self.posterior_.parts]
             warn_if_unhealthy(name, *health(draws, self.expert_names_))
-        return self
 
     def _open_checkpoint(self, data: dict[str, Array]) -> Any:
         """Checkpoint and seed of this fit; a random state that is no number has no say in it."""

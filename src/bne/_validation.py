@@ -1,6 +1,8 @@
 """What `BNERegressor` is given: settings, rows and predictions, checked."""
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -77,9 +79,21 @@ def drop_unpredicted(x: Array, f: Array, y: Array) -> tuple[Array, Array, Array]
         f"`cv` leaves {len(y) - left} of {len(y)} rows without an out-of-fold prediction; the "
         "ensemble is fitted to the others (the experts to all).",
         UserWarning,
-        stacklevel=3,
+        stacklevel=4,
     )
     return x[known], f[known], y[known]
+
+
+@contextmanager
+def unchanged_by_failure(model: Any) -> Iterator[None]:
+    """Leave a model as it was where something fails, or is interrupted, on the way."""
+    before = vars(model).copy()
+    try:
+        yield
+    except BaseException:
+        vars(model).clear()
+        vars(model).update(before)
+        raise
 
 
 def warn_constant(names: list[str], f: Array) -> None:
@@ -90,5 +104,5 @@ def warn_constant(names: list[str], f: Array) -> None:
             f"Experts {constant} predict the same value at every training row; they act as an "
             "intercept.",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )

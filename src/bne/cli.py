@@ -125,7 +125,7 @@ def fit(
     target_acceptance: Acceptance = 0.95,
     degrees: Degrees = True,
     partitions: Annotated[
-        int, typer.Option(help="Parts of the rows, alike to each other, to sample side by side, for large data.")
+        int, typer.Option(help="Parts of the rows to sample side by side, for large data.")
     ] = 1,
     checkpoint: Annotated[
         Path | None, typer.Option(help="Folder from which a killed fit goes on when repeated.")

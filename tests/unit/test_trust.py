@@ -1,6 +1,7 @@
 """Inputs that go wrong: each works with the property that must hold, or raises one clear error."""
 
 import warnings
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,7 @@ import pytest
 from scipy import sparse
 from sklearn.linear_model import Ridge
 
-from bne import BNERegressor, SamplingWarning
+from bne import BNERegressor
 
 N = 60
 QUICK = {
@@ -105,11 +106,25 @@ def test_refitting_with_bad_input_keeps_nothing_half_done():
         np.testing.assert_array_equal(model.predict(X[:5]), before)
 
 
-def test_a_constant_expert_is_warned_about():
+def test_an_interrupted_fit_leaves_the_one_before():
+    """The new scale of y must not meet the old posterior."""
     X, y = world()
-    with pytest.warns(UserWarning, match=r"Experts \['b'\] predict the same value"):
-        warnings.simplefilter("ignore", SamplingWarning)
+    model = fit(X, y)
+    before = model.predict(X[:5])
+    with (
+        mock.patch("bne._posterior.sample_posterior", side_effect=KeyboardInterrupt),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        model.fit(X.assign(z=0.0), 100.0 * y)
+    np.testing.assert_array_equal(model.predict(X[:5]), before)
+
+
+def test_a_constant_expert_is_warned_about():
+    """By the line that calls fit."""
+    X, y = world()
+    with pytest.warns(UserWarning, match=r"Experts \['b'\] predict the same value") as caught:
         BNERegressor([("a", "a"), ("b", "b")], **QUICK).fit(X.assign(b=1.0), y)
+    assert caught[0].filename == __file__
 
 
 STRANGE = {
