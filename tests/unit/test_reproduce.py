@@ -1,5 +1,6 @@
 """Stored tables: a killed run goes on where it was, and the page reads nothing else."""
 
+import json
 import multiprocessing
 import os
 import signal
@@ -9,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bne.reproduce import _page
+from bne.reproduce import _figures, _page, _real
 from bne.reproduce._simulated import read_wave
 from bne.reproduce._store import replace, resume
 
@@ -101,6 +102,15 @@ def test_methods_are_compared_on_the_same_sets(tmp_path):
     assert len(kept) == len(rows)
     assert kept["l1"].max() < 99.0
     assert "1 sets at n = 100" in _page.page(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["fig3", "real"])
+def test_a_run_says_how_it_fitted(tmp_path, monkeypatch, name):
+    monkeypatch.setitem(_figures.FIGURES, name, lambda *_: None)
+    _figures.reproduce([name], tmp_path, 3, None, True)
+    settings = json.loads((tmp_path / f"{name}.json").read_text())["settings"]
+    assert settings == {"repeats": 3} | _figures.SETTINGS[name]
+    assert (settings.get("all") == _real.SETTINGS) is (name == "real")
 
 
 def test_an_empty_folder_gives_an_empty_page(tmp_path):

@@ -199,6 +199,20 @@ FIGURES: dict[str, Callable[..., None]] = {
 }
 
 
+SETTINGS: dict[str, dict[str, Any]] = {
+    "fig2": {"all": _simulated.SHORT},
+    "fig3": {},
+    "fig4": {"all": _simulated.SHORT},
+    "fig5": {"twin": _maps.TWIN},
+    "real": {
+        "all": _real.SETTINGS,
+        "uw_srft_2004": _real.LARGE,
+        "uw_srft_2004/days, uci": _real.TABULAR,
+    },
+}
+"""How fits differ from the defaults."""
+
+
 def reproduce(
     names: list[str], folder: Path, repeats: int, n_jobs: int | None, quiet: bool
 ) -> None:
@@ -207,6 +221,6 @@ def reproduce(
     for name in names:
         start = time.perf_counter()
         FIGURES[name](folder, repeats, n_jobs, quiet)
-        note(folder, name, time.perf_counter() - start, repeats=repeats, short=_simulated.SHORT)
+        note(folder, name, time.perf_counter() - start, repeats=repeats, **SETTINGS[name])
     redraw(folder)
     replace(folder / "README.md", _page.page(folder))

@@ -78,13 +78,16 @@ def twin_data(
     return train, outcomes(train), grid, outcomes(grid), bias
 
 
+TWIN = {"chains": 2, "warmup": 300, "draws": 400, "n_jobs": 1}
+"""How the twin's data sets are fitted."""
+
+
 def twin(repeat: int) -> list[dict[str, Any]]:
     """One data set of the twin: each stage's scores at fresh outcomes on the grid."""
     table = monitors()
     assert table is not None
     train, y, grid, fresh, bias = twin_data(table, repeat)
-    settings = {"chains": 2, "warmup": 300, "draws": 400, "n_jobs": 1}
-    model, _ = fitted_stages(train, y, MODELS, PLACE, random_state=repeat, **settings)
+    model, _ = fitted_stages(train, y, MODELS, PLACE, random_state=repeat, **TWIN)
     flagged = model.detect_bias(grid).delta.prob_positive
     high = bias > 0.5 * BIAS
     found = {"prob_low_on_hill": flagged[high].mean(), "prob_low_off_hill": flagged[~high].mean()}
