@@ -38,10 +38,13 @@ from bne._model import (
 )
 from bne._priors import InverseGamma, Priors, fit_inverse_gamma, length_scale_grid
 from bne._ratio import Ratio, make_ratio
-from bne._sampling import Draws, SamplerSettings, sample
+from bne._sampling import FULL, Draws, Reach, SamplerSettings, sample
 from bne._typing import Array
 
 CONSTRUCTIONS: dict[str, Construction] = {"logistic": Logistic(), "cgp": ConstrainedGP()}
+
+SHORT = Reach(3.0, 128)
+"""Of trajectories where all hyperparameters are held: they are what long ones are for."""
 
 CALIBRATION_POINTS = 32
 """Feature points of h in x: G varies slowly with x, and each point carries 16 coefficients."""
@@ -284,7 +287,10 @@ def sample_joint(
     typical = FullHyperparameters(0.5, 0.4, 0.3, 1.0 / np.sqrt(2.0 * n_rows), 0.4, 0.3, 0.3)
     scale[: len(typical)] = typical
     begin = starts(data, mode, settings.chains, np.random.default_rng(start_seed))
-    return sample(log_density, data, begin, scale, settings, sampler_seed, progress, checkpoint)
+    reach = FULL if np.isnan(data.pinned).any() else SHORT
+    return sample(
+        log_density, data, begin, scale, settings, sampler_seed, progress, checkpoint, reach
+    )
 
 
 class JointDraws(NamedTuple):

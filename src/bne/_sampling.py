@@ -29,8 +29,19 @@ START = -1
 BLOCK = 50
 """Iterations between two visits to Python."""
 
-TRAJECTORY = 4.0
-"""Mean length of a trajectory: a quarter turn in a direction 2.5 times the typical width."""
+
+class Reach(NamedTuple):
+    """How far trajectories go: their mean length, and how many leapfrog steps at the most."""
+
+    length: float
+    max_steps: int
+
+
+FULL = Reach(4.0, 128)
+"""A quarter turn in a direction 2.5 times the typical width."""
+
+FIRST = Reach(4.0, 32)
+"""Where coordinates are guesses, steps are a fifth of what they will be: whole turns are dear."""
 
 SPREAD = 0.7
 """Lengths are uniform within this share of their mean, so that no direction stays in step."""
@@ -38,14 +49,15 @@ SPREAD = 0.7
 JITTER = 0.3
 """Step sizes are uniform within this share of the adapted one: short ones leave tight corners."""
 
-MAX_STEPS = 128
-"""No trajectory has more leapfrog steps, whatever its step size."""
-
 ROUNDS = (0.2, 0.3)
 """Shares of the warm-up after which the coordinates are found anew."""
 
 DIRECTIONS = 48
 """Directions that the coordinates stretch."""
+
+DAMPING = 0.2
+"""Of dual averaging. At its customary 0.05 one trajectory that is refused, when .95 are to be
+accepted, makes the next steps up to seventeen times shorter."""
 
 
 class Draws(NamedTuple):
@@ -109,6 +121,7 @@ def sample(
     seed: int,
     progress: Callable[[int], object] = lambda n: None,
     checkpoint: Checkpoint = NO_CHECKPOINT,
+    reach: Reach = FULL,
 ) -> Draws:
     """Run one chain from each row of `starts`.
 
@@ -122,6 +135,8 @@ def sample(
         Called with the number of iterations just done, from any thread.
     checkpoint : Checkpoint
         Where chains leave their draws, and go on from.
+    reach : Reach
+        Of trajectories, once the coordinates are no longer guesses.
 
     Notes
     -----
@@ -134,7 +149,8 @@ def sample(
     for i, length in enumerate(lengths):
         if length == 0:
             continue
-        z = run(coordinates, starts, length, 0, (seed, i), checkpoint.part(f"round{i}"))
+        part = checkpoint.part(f"round{i}")
+        z = run(reach if i else FIRST, coordinates, starts, length, 0, (seed, i), part)
         settled = slice(length // 2, None)
         q, g = coordinates(z.position), coordinates.pull_back(z.gradient)
         starts = q[:, -1]
@@ -143,7 +159,7 @@ def sample(
             coordinates = fisher_map(q, g, coordinates)
     adapting = settings.warmup - sum(lengths)
     last = (seed, len(ROUNDS)), checkpoint.part("draws")
-    z = run(coordinates, starts, adapting, settings.draws, *last)
+    z = run(reach, coordinates, starts, adapting, settings.draws, *last)
     z = jax.tree.map(lambda a: a[:, adapting:], z)
     return Draws(coordinates(z.position), coordinates.pull_back(z.gradient), z.statistics)
 
@@ -157,6 +173,7 @@ def _run_chains(
     data: Any,
     settings: SamplerSettings,
     progress: Callable[[int], object],
+    reach: Reach,
     coordinates: LowRank,
     starts: Array,
     adapting: int,
@@ -168,7 +185,7 @@ def _run_chains(
     seeds = np.random.SeedSequence(entropy).generate_state(len(starts))
     with jax.enable_x64(True):
         data = OnDevice((data, coordinates))
-    chain = partial(_run_chain, log_density, data, settings.target_acceptance)
+    chain = partial(_run_chain, log_density, data, settings.target_acceptance, reach)
     z = coordinates.inverse(starts)
     logs = [checkpoint.chain(f"chain{i}") for i in range(len(z))]
     chain(z[0], 0, 0, 0, progress, ChainLog(None))  # compile once, before there are threads
@@ -183,6 +200,7 @@ def _run_chain(
     log_density: LogDensity,
     on_device: OnDevice,
     target_acceptance: float,
+    reach: Reach,
     start: Array,
     seed: int,
     adapting: int,
@@ -200,7 +218,7 @@ def _run_chain(
         state = begin if state is None else jax.tree.map(jnp.asarray, state)
         for first in range(START + done, total, BLOCK):
             span = np.array([first, min(first + BLOCK, total), adapting])
-            *state, out = _block(log_density, span, *state, target_acceptance, data)
+            *state, out = _block(log_density, span, *state, target_acceptance, reach, data)
             used = int(span[1] - span[0])
             blocks.append(jax.tree.map(lambda a, used=used: np.asarray(a)[:used], out))
             log.add(blocks[-1], state, last=span[1] == total)
@@ -209,8 +227,13 @@ def _run_chain(
 
 
 def _unstarted(z: Any) -> Any:
-    """States of the sampler and of its step size before `START`: the density is not known yet."""
+    """States of the sampler and of its step size before `START`: the density is not known yet.
+
+    The step size is drawn to its first value, of the right order in unit coordinates, and not to
+    ten times it, as is the custom.
+    """
     step = dual_averaging_adaptation(0.8)[0](z.size**-0.25)
+    step = step._replace(mu=step.log_step_size)
     state = HMCState(z, jnp.asarray(-jnp.inf, z.dtype), jnp.zeros_like(z)), step
     return jax.tree.map(lambda a: jnp.asarray(a, jnp.result_type(a)), state)
 
@@ -228,6 +251,7 @@ def _block(
     state: Any,
     adaptation: Any,
     target_acceptance: Any,
+    reach: Reach,
     data: Any,
 ) -> Any:
     """Run iterations `span[0]` to `span[1]`, at most `BLOCK`; the first `span[2]` of all adapt.
@@ -239,7 +263,7 @@ def _block(
     kernel = blackjax.hmc.build_kernel()
     density = partial(_transformed, log_density, data=data)
     metric = jnp.ones(state.position.size)
-    _, update, _ = dual_averaging_adaptation(target_acceptance)
+    _, update, _ = dual_averaging_adaptation(target_acceptance, gamma=DAMPING)
 
     def iterate(i: Any, carry: Any) -> Any:
         key, state, adaptation, out = carry
@@ -248,8 +272,8 @@ def _block(
         log_step = jnp.where(adapting, adaptation.log_step_size, adaptation.log_step_size_avg)
         longer, coarser = jax.random.uniform(jitter_key, (2,), minval=-1.0, maxval=1.0)
         step_size = jnp.exp(log_step) * (1.0 + JITTER * coarser)
-        length = TRAJECTORY * (1.0 + SPREAD * longer)
-        n_steps = jnp.clip(jnp.ceil(length / step_size), 1, MAX_STEPS).astype(int)
+        length = reach.length * (1.0 + SPREAD * longer)
+        n_steps = jnp.clip(jnp.ceil(length / step_size), 1, reach.max_steps).astype(int)
         n_steps = jnp.where(i == START, 1, n_steps)
         step_size = jnp.where(i == START, 0.0, step_size)
         state, info = kernel(step_key, state, density, step_size, metric, n_steps)
