@@ -46,7 +46,7 @@ def draw(model):
     """Six maps of the 31st."""
     mpl.use("Agg")
     grid = pd.read_csv(_real.folder() / "uw_srft_2004/srftGrid_valid20040131.csv.gz")
-    axes = plots.maps(model, grid[PLACE + EXPERTS], grid[PLACE].to_numpy())
+    axes = plots.maps(model, grid[PLACE + EXPERTS], grid[PLACE])
     axes[0, 0].set_title("temperature on 31 January, K")
     axes[0, 0].figure.savefig(PICTURE, dpi=80)
 

@@ -169,12 +169,16 @@ def maps(
     ----------
     model : fitted BNERegressor with two inputs
     X : N rows to predict, and x : (N, 2) their places
+        The columns of a frame name the axes.
     observed : pair of (n, 2) places and (n,) outcomes, optional
         Drawn on the first map in the same colours.
     of : {"total", "delta", "G"}
         Which of the report's differences D is.
     """
-    _, axes = _panels(2, 3)
+    figure, axes = _panels(2, 3)
+    across, up = getattr(x, "columns", ("", ""))
+    figure.supxlabel(across)
+    figure.supylabel(up)
     x = np.asarray(x, dtype=np.float64)
     parts = model.decompose(X, measure="variance")
     _mean_map(axes[0, 0], x, parts.mean, observed)
@@ -370,11 +374,20 @@ def _map(
     diverging: bool,
     limits: Sequence[float] | None = None,
 ) -> Any:
-    """Fill a regular grid with cells; draw scattered places as points."""
-    if limits is None and diverging:
-        limits = (-float(np.max(np.abs(values))), float(np.max(np.abs(values))))
-    low, high = (None, None) if limits is None else limits
-    style = {"cmap": "RdBu_r" if diverging else "viridis", "vmin": low, "vmax": high}
+    """Fill a regular grid with cells; draw scattered places as points.
+
+    Without limits, colours span all but the 0.5% of the places at either end: one far corner would
+    leave the rest in one colour.
+    """
+    beyond = 0
+    if limits is None:
+        ordered = np.sort(values[np.isfinite(values)])
+        beyond = len(ordered) // 200
+        limits = float(ordered[beyond]), float(ordered[-1 - beyond])
+        if diverging:
+            limits = -max(np.abs(limits)), max(np.abs(limits))
+    colors = "RdBu_r" if diverging else "viridis"
+    style = {"cmap": colors, "vmin": limits[0], "vmax": limits[1]}
     columns, rows = np.unique(x[:, 0]), np.unique(x[:, 1])
     if len(columns) * len(rows) == len(x):
         order = np.lexsort((x[:, 0], x[:, 1]))
@@ -382,8 +395,10 @@ def _map(
         drawn = ax.pcolormesh(columns, rows, cells, shading="nearest", **style)
     else:
         size = float(np.clip(6e4 / len(x), 4.0, 25.0))
-        edge = 0.3 if size == 25.0 else 0.0
-        drawn = ax.scatter(*x.T, c=values, s=size, edgecolors=GREY, linewidths=edge, **style)
-    colorbar = ax.figure.colorbar(drawn, ax=ax, shrink=0.85)
+        crowded = size < 25.0
+        style |= {"marker": "s", "linewidths": 0.0} if crowded else {"linewidths": 0.3}
+        drawn = ax.scatter(*x.T, c=values, s=size, edgecolors=GREY, **style)
+    extend = "both" if beyond else "neither"
+    colorbar = ax.figure.colorbar(drawn, ax=ax, shrink=0.85, extend=extend)
     colorbar.set_label(label)
     return drawn

@@ -106,3 +106,16 @@ def test_six_maps(on_a_map):
     cells = axes[0, 2].collections[0].get_array().ravel()
     np.testing.assert_allclose(cells, model.decompose(grid, measure="variance").parametric)
     assert np.all(axes[1, 1].collections[0].get_array() == 0)  # no G
+    assert axes[0, 0].figure.get_supxlabel() == "lon"
+
+
+def test_one_far_place_does_not_decide_over_the_colours():
+    """Up to 199 places all are within the scale; of 400, two at either end are not."""
+    rng = np.random.default_rng(0)
+    for n, beyond in ((199, 0), (400, 2)):
+        places, values = rng.normal(size=(n, 2)), rng.normal(size=n)
+        values[0] = 1e6
+        ax = plt.subplots()[1]
+        drawn = plots._map(ax, places, values, "", diverging=False)
+        assert np.sum(values > drawn.norm.vmax) == np.sum(values < drawn.norm.vmin) == beyond
+        assert drawn.colorbar.extend == ("both" if beyond else "neither")
