@@ -1,7 +1,8 @@
 """Large data: time and memory as n grows, the partitioned against the full posterior, many rows.
 
 ``python benchmarks/run.py scaling`` goes on where it was killed; the whole takes about two hours on
-two cores. Parts: ``python benchmarks/scaling.py growth``, ``partition`` or ``predict``.
+two cores. Parts: ``python benchmarks/scaling.py growth``, ``mixing``, ``partition`` or
+``predict``.
 """
 
 import json
@@ -135,6 +136,34 @@ def exponents(rows, column):
     """Between a size and the next; in the first row that of all, by least squares."""
     n, values = np.log(rows[["n", column]].to_numpy(float)).T
     return np.append(np.polyfit(n, values, 1)[0], np.diff(values) / np.diff(n))
+
+
+def mixed(n):
+    """What is slow: the smallest ESS of what G and (mu, sigma_eps) share, and of what data know."""
+    world, model = World(n), regressor(**SHORT)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(world.X, world.y)
+    stage, rows, y = model._stage("full"), model.posterior_.rows, model.posterior_.y
+    kept = slice(0, n, n // 20)
+    conditional, places = stage.conditional(rows.part(kept)), np.arange(20)
+    mean, variance = conditional.moments()
+    draws = {
+        "noise_scale": stage.draws.sigma_eps[:, None],
+        "mu": conditional.mu,
+        "mean": mean,
+        "log_sd": 0.5 * np.log(variance),
+        "cdf": conditional.ratio.cdf(conditional.standardise(y[kept], places), places),
+    }
+    return {
+        f"min_ess_{name}": min_ess({i: stage.draws.by_chain(d) for i, d in enumerate(values.T)})
+        for name, values in draws.items()
+    }
+
+
+def mixing():
+    """At two sizes, one of which mixes badly by its hyperparameters."""
+    return resume("scaling_mixing", [{"n": n} for n in SIZES[:2]], mixed).assign(case="mixing")
 
 
 N_PARTITION = 4000
@@ -301,7 +330,7 @@ def predict(rows=ROWS):
 
 def run():
     """All parts, one below the other."""
-    return pd.concat([growth(), partition(), predict()]).to_dict("records")
+    return pd.concat([growth(), mixing(), partition(), predict()]).to_dict("records")
 
 
 if __name__ == "__main__":
@@ -312,4 +341,5 @@ if __name__ == "__main__":
     elif sys.argv[1] == "predict":
         print(predict(int(sys.argv[2]) if len(sys.argv) > 2 else ROWS).to_string())
     else:
-        print({"growth": growth, "partition": partition}[sys.argv[1]]().to_string())
+        parts = {"growth": growth, "mixing": mixing, "partition": partition}
+        print(parts[sys.argv[1]]().to_string())

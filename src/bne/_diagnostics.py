@@ -52,11 +52,17 @@ def warn_if_unhealthy(stage: str, table: pd.DataFrame, statistics: dict[str, Arr
         problems.append(
             f"{divergences} divergent transitions: raise `target_acceptance` towards 0.99"
         )
-    worst, low = table["r_hat"].max(), table[["ess_bulk", "ess_tail"]].min(axis=None)
-    if worst > MAX_R_HAT:
-        problems.append(f"R-hat up to {worst:.3f} (> {MAX_R_HAT}): raise `warmup` and `draws`")
-    if low < MIN_ESS:
-        problems.append(f"effective sample size down to {low:.0f} (< {MIN_ESS}): raise `draws`")
+    r_hat, ess = table["r_hat"], table[["ess_bulk", "ess_tail"]].min(axis=1)
+    if r_hat.max() > MAX_R_HAT:
+        problems.append(
+            f"R-hat up to {r_hat.max():.3f} (> {MAX_R_HAT}, {r_hat.idxmax()}): raise `warmup` and "
+            "`draws`"
+        )
+    if ess.min() < MIN_ESS:
+        problems.append(
+            f"effective sample size down to {ess.min():.0f} (< {MIN_ESS}, {ess.idxmin()}): raise "
+            "`draws`"
+        )
     energy = np.min(array_stats.bfmi(statistics["energy"])) if len(table) else 1.0
     if energy < MIN_BFMI:
         problems.append(f"E-BFMI {energy:.2f} (< {MIN_BFMI}): raise `warmup`")

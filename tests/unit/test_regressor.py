@@ -14,6 +14,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 
 from bne import BNERegressor, SamplingWarning, _sampling
+from bne._diagnostics import summarise, warn_if_unhealthy
 from bne._kernels import interpolate
 from bne._stages import Rows
 from conftest import EXPERTS
@@ -95,6 +96,15 @@ def test_diagnostics_and_the_warning_that_names_the_remedy(wave):
     assert {"ess_bulk", "ess_tail", "r_hat"} <= set(table.columns)
     assert {"weights[rbf_short]", "noise_scale", "length_scale"} <= set(table.index)
     assert set(table.attrs) == {"divergences", "steps_per_draw"}
+
+
+def test_the_warning_names_what_is_slowest():
+    rng = np.random.default_rng(0)
+    good, walk = rng.normal(size=(2, 4, 500))
+    table = summarise({"good": good, "walk": np.cumsum(walk, axis=1), "good too": walk})
+    statistics = {"diverging": np.zeros((4, 500), bool), "energy": good}
+    with pytest.warns(SamplingWarning, match=r"R-hat.*, walk\): .*size.*, walk\): raise `draws`"):
+        warn_if_unhealthy("full", table, statistics)
 
 
 def test_same_seed_same_numbers_whatever_n_jobs_and_threads(wave):
