@@ -20,6 +20,7 @@ from bne._kernels import (
     interpolation,
     make_feature_map,
     missing_variance,
+    nodes_between,
     principal_rotations,
     process_draws,
     resolve_kernel,
@@ -87,6 +88,13 @@ class CalibrationFeatures(NamedTuple):
         if self.feature_map is None:
             return np.ones((N_NODES, len(x), 1))
         return self.feature_map.tabulate(x)
+
+    def within(self, log_ell_x: Array) -> "CalibrationFeatures":
+        """With the nodes that these length-scales in x need."""
+        if self.feature_map is None:
+            return self
+        nodes = nodes_between(log_ell_x, self.grid_x)
+        return self._replace(feature_map=self.feature_map.within(nodes))
 
     def virtual(self) -> Array:
         """Features at their own points (J, m_G, m_G)."""

@@ -110,6 +110,13 @@ class FeatureMap(NamedTuple):
             table[j] = linalg.solve_triangular(self.factors[j], k.T, lower=True).T
         return table if self.rotations is None else table @ self.rotations
 
+    def within(self, nodes: slice) -> "FeatureMap":
+        """The map with some of its nodes."""
+        rotations = None if self.rotations is None else self.rotations[nodes]
+        return self._replace(
+            log_ell=self.log_ell[nodes], factors=self.factors[nodes], rotations=rotations
+        )
+
 
 def make_feature_map(
     kernel: KernelFunction, points: Array, log_ell: Array, relevance: Array | None = None
@@ -231,6 +238,12 @@ def interpolation(log_ell: Any, grid: Any, xp: Any = np) -> tuple[Any, Any]:
     return start - 1, weights
 
 
+def nodes_between(log_ell: Array, grid: Array) -> slice:
+    """The nodes that interpolation at any of these length-scales reads."""
+    first = interpolation(log_ell, grid)[0]
+    return slice(int(np.min(first)), int(np.max(first)) + 4)
+
+
 def interpolate(table: Array, log_ell: float, grid: Array) -> Array:
     """A table (J, ...) at one length-scale."""
     first, weights = interpolation(np.asarray(log_ell), grid)
@@ -251,14 +264,13 @@ def process_draws(table: Array, grid: Array, log_ell: Array, coefficients: Array
     (S, N) or (S, N, M) array.
     """
     first, weights = interpolation(log_ell, grid)
-    out = np.zeros((len(log_ell), table.shape[1], *coefficients.shape[2:]))
-    for j in range(len(grid)):
-        offset = j - first
-        s = np.flatnonzero((offset >= 0) & (offset < 4))
-        if len(s):
-            w = weights[s, offset[s]].reshape(-1, 1, *[1] * (coefficients.ndim - 2))
-            values = np.tensordot(coefficients[s], table[j], axes=([1], [1]))
-            out[s] += w * np.moveaxis(values, -1, 1)
+    out = np.empty((len(log_ell), table.shape[1], *coefficients.shape[2:]))
+    for j in np.unique(first):
+        s = np.flatnonzero(first == j)
+        near = np.concatenate(table[j : j + 4], axis=1)
+        w = weights[s].reshape(len(s), 4, *[1] * (coefficients.ndim - 1))
+        weighted = (w * coefficients[s, None]).reshape(len(s), -1, *coefficients.shape[2:])
+        out[s] = weighted @ near.T if coefficients.ndim == 2 else near @ weighted
     return out
 
 

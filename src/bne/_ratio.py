@@ -275,7 +275,7 @@ def _on_nodes(series: Any, construction: Construction) -> OnNodes:
     h, slope = jax.jvp(lambda s: construction.log_link(s, jnp), (s,), (s_slope,))
     top = jnp.max(h, axis=2, keepdims=True)
     h -= top
-    r = jnp.exp(h)
+    r = jnp.exp2(np.log2(np.e) * h)  # in double precision three times as fast as exp
     return OnNodes(h, slope, top, r, r @ weights.T)
 
 
@@ -301,10 +301,21 @@ def _tabulate(on: OnNodes) -> Tables:
     cells = 0.5 * NODE_SPACING * (density[:, :, 1:] + density[:, :, :-1])
     cells += NODE_SPACING**2 / 12.0 * (slope[:, :, :-1] - slope[:, :, 1:])
     tail = TAIL_MOMENTS[0] * r[:, :, :1]
-    mass = jnp.concatenate([tail, tail + jnp.cumsum(cells, axis=2)], axis=2)
+    mass = jnp.concatenate([tail, tail + _running_sums(cells)], axis=2)
     total = mass[:, :, -1:] + TAIL_MOMENTS[0] * r[:, :, -1:]
     nodes = jnp.stack([density, slope, mass], axis=3)
     return Tables(nodes / total[..., None], r[:, :, jnp.array([0, -1])] / total)
+
+
+def _running_sums(a: Any) -> Any:
+    """Cumulative sums along the last axis by products with triangles, within and between tens.
+
+    XLA's own take three times as long.
+    """
+    tens = a.reshape(*a.shape[:-1], -1, 10)
+    within = tens @ np.triu(np.ones((10, 10)))
+    before = within[..., -1] @ np.triu(np.ones((tens.shape[-2],) * 2), 1)
+    return (within + before[..., None]).reshape(a.shape)
 
 
 @jax.jit

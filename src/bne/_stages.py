@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from bne._joint import CalibrationDraws, CalibrationFeatures
-from bne._kernels import FeatureMap, missing_variance, process_draws
+from bne._kernels import FeatureMap, missing_variance, nodes_between, process_draws
 from bne._predictive import ConditionalDraws, chunks
 from bne._ratio import ROW_ELEMENTS
 from bne._threads import single_blas_thread
@@ -41,6 +41,12 @@ class Residual(NamedTuple):
         """The same process in rotated features (`principal_rotations`)."""
         overlap = None if self.overlap is None else self.overlap @ rotations
         return Residual(self.feature_map._replace(rotations=rotations), overlap)
+
+    def within(self, log_ell: Array) -> "Residual":
+        """The same process with the nodes that these length-scales need."""
+        nodes = nodes_between(log_ell, self.feature_map.log_ell)
+        overlap = None if self.overlap is None else self.overlap[nodes]
+        return Residual(self.feature_map.within(nodes), overlap)
 
     def tabulate(self, rows: Rows) -> tuple[Array, Array]:
         """Features, and the features before orthogonalisation: (J, N, m) each."""
@@ -131,9 +137,13 @@ class Stage(NamedTuple):
         fields = self.draws._asdict()
         shared = {k: fields.pop(k) for k in ("position", "statistics")}
         draws = StageDraws(**jax.tree.map(lambda a: a[kept], fields), **shared)
-        if self.features is not None and draws.calibration is not None:
-            draws = draws._replace(calibration=draws.calibration.prepared(self.features))
-        return self._replace(draws=draws)
+        residual, features = self.residual, self.features
+        if residual is not None and draws.log_ell is not None:
+            residual = residual.within(draws.log_ell)
+        if features is not None and draws.calibration is not None:
+            features = features.within(draws.calibration.log_ell_x)
+            draws = draws._replace(calibration=draws.calibration.prepared(features))
+        return Stage(draws, residual, features)
 
     def as_sampled(self) -> "Stage":
         """The stage as its likelihood saw it at the training rows: nothing is completed."""
