@@ -122,11 +122,21 @@ def log_base(t: Any, xp: Any = np) -> Any:
     return -0.5 * inside**2 - 0.5 * np.log(2.0 * np.pi) - tail
 
 
+def tail_pdf(t: Any, xp: Any = np) -> Any:
+    """Phi's density at |t|, at least L: `log_base` without a logarithm."""
+    end = np.exp(log_base(HALF_WIDTH))
+    return end * _falling(t, xp) ** TAIL_POWER
+
+
 def tail_mass(t: Any, xp: Any = np) -> Any:
     """Integral of phi from |t|, at least L, on: Phi(-|t|) of a power's tail."""
+    return TAIL_MOMENTS[0] * _falling(t, xp) ** (TAIL_POWER - 1)
+
+
+def _falling(t: Any, xp: Any) -> Any:
+    """``1 / (1 + L (|t| - L) / p)``."""
     beyond = xp.maximum(xp.abs(t) - HALF_WIDTH, 0.0)
-    falling = (1.0 + HALF_WIDTH / TAIL_POWER * beyond) ** (1 - TAIL_POWER)
-    return TAIL_MOMENTS[0] * falling
+    return 1.0 / (1.0 + HALF_WIDTH / TAIL_POWER * beyond)
 
 
 def _tail_moments() -> Array:

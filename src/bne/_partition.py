@@ -5,7 +5,7 @@ shards' quantile functions. Where the answer is a set of draws, that is the aver
 draws.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -118,17 +118,22 @@ def average_draws(draws: Sequence[Array]) -> Array:
     return np.mean([np.sort(d, axis=0) for d in draws], axis=0)
 
 
-def average_parts(parts: Sequence[Parts], total: Array) -> Parts:
+def average_values(values: Sequence[Mapping[str, Array]], total: Array) -> dict[str, Array]:
     """Parts of the whole's uncertainty: shard means, but the total is the averaged law's.
 
     What is left of the total is aleatoric: a shard's G follows its few rows too closely, and finds
     too little noise.
     """
-    values = {k: np.mean([p.values[k] for p in parts], axis=0) for k in NAMES}
+    means = {k: np.mean([v[k] for v in values], axis=0) for k in NAMES}
+    return means | {"total": total, "aleatoric": total - means["epistemic"]}
+
+
+def average_parts(parts: Sequence[Parts], total: Array) -> Parts:
+    """`average_values` with errors, and the mean."""
+    values = average_values([p.values for p in parts], total)
     errors = {
         k: np.sqrt(np.sum([p.errors[k] ** 2 for p in parts], axis=0)) / len(parts) for k in NAMES
     }
-    values |= {"total": total, "aleatoric": total - values["epistemic"]}
     means = [p.mean for p in parts if p.mean is not None]
     return Parts(values, errors, np.mean(means, axis=0) if means else None)
 

@@ -26,6 +26,7 @@ from bne._calibration import (
     log_base,
     quadrature,
     tail_mass,
+    tail_pdf,
 )
 from bne._divergence import divergences, equispaced
 from bne._typing import Array, Integers
@@ -90,7 +91,7 @@ class Tables(NamedTuple):
         at, s = self._cell(t, row)
         inner = _hermite(s, *self._ends_of_cell(at))
         tail = np.where(t < 0, self.ends[:, row, 0], self.ends[:, row, 1])
-        return np.where(np.abs(t) > HALF_WIDTH, tail * np.exp(log_base(t)), inner)
+        return np.where(np.abs(t) > HALF_WIDTH, tail * tail_pdf(t), inner)
 
     def _cell(self, t: Array, row: Integers) -> tuple[Integers, Array]:
         """Flat index in `nodes` of the node before t, and t's share of the cell after it."""
@@ -385,7 +386,7 @@ def _laws(t: Any, tables: Tables) -> tuple[Any, Any]:
     p0, m0, mass, p1, m1, _ = jnp.moveaxis(jax.lax.optimization_barrier(cell), 3, 0)
     outside, lower = jnp.abs(t) > HALF_WIDTH, t < 0
     r = jnp.where(lower, tables.ends[:, :, :1], tables.ends[:, :, 1:])
-    tail, beyond = r * jnp.exp(log_base(t, jnp)), r * tail_mass(t, jnp)
+    tail, beyond = r * tail_pdf(t, jnp), r * tail_mass(t, jnp)
     s = position - node
     inner = mass + _hermite_integral(s, p0, p1, m0, m1)
     F = jnp.where(outside, jnp.where(lower, beyond, 1.0 - beyond), inner)

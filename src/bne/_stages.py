@@ -37,6 +37,11 @@ class Residual(NamedTuple):
     feature_map: FeatureMap
     overlap: Array | None
 
+    @property
+    def grid(self) -> Array:
+        """Log length-scales of the nodes."""
+        return self.feature_map.log_ell
+
     def rotated(self, rotations: Array) -> "Residual":
         """The same process in rotated features (`principal_rotations`)."""
         overlap = None if self.overlap is None else self.overlap @ rotations
@@ -44,7 +49,7 @@ class Residual(NamedTuple):
 
     def within(self, log_ell: Array) -> "Residual":
         """The same process with the nodes that these length-scales need."""
-        nodes = nodes_between(log_ell, self.feature_map.log_ell)
+        nodes = nodes_between(log_ell, self.grid)
         overlap = None if self.overlap is None else self.overlap[nodes]
         return Residual(self.feature_map.within(nodes), overlap)
 
@@ -166,7 +171,7 @@ class Stage(NamedTuple):
             return np.zeros((len(draws.omega), len(rows.f)))
         assert draws.v is not None and draws.xi is not None
         assert draws.sigma_delta is not None and draws.log_ell is not None
-        grid = self.residual.feature_map.log_ell
+        grid = self.residual.grid
         table, raw = self.residual.tabulate(rows)
         explained = process_draws(table, grid, draws.log_ell, draws.v)
         missing = np.sqrt(missing_variance(raw, grid, draws.log_ell))

@@ -8,13 +8,13 @@ import pandas as pd
 from joblib import delayed
 
 from bne._bias import summarise
-from bne._partition import average_draws, average_parts, make_law, parallel
+from bne._partition import average_draws, average_values, make_law, parallel
 from bne._predictive import ConditionalDraws, invert
 from bne._scaling import Scaling
 from bne._stages import Rows, Stage
 from bne._threads import single_blas_thread
 from bne._typing import Array
-from bne._uncertainty import NAMES, ClosedForm, Parts, split
+from bne._uncertainty import NAMES, AveragedForm, mean_variances
 
 CHUNK = 128
 """Rows at a time."""
@@ -30,13 +30,13 @@ class Answerer(NamedTuple):
 
     Attributes
     ----------
-    wholes, weights, gaussians : lists of Stage, of its best weights (S, K) and of ClosedForm
+    wholes, weights, gaussians : lists of Stage, of its best weights (S, K) and of AveragedForm
         One of each, or of each shard.
     """
 
     wholes: list[Stage]
     weights: list[Array]
-    gaussians: list[ClosedForm]
+    gaussians: list[AveragedForm]
     scaling: Scaling
     levels: tuple[float, ...]
 
@@ -46,36 +46,37 @@ class Answerer(NamedTuple):
         with single_blas_thread():
             draws = [whole.conditional(rows) for whole in self.wholes]
             quantiles = np.mean([invert(d, levels) for d in draws], axis=0)
-            parts = self._parts(draws, rows)
+            variances = self._variances(draws, rows)
         missed = [
             scale * (d.moments()[0] - weights @ rows.f.T)
             for d, weights in zip(draws, self.weights, strict=True)
         ]
         bias = summarise(average_draws(missed), 0.9)
         mean = np.mean([np.mean(d.moments()[0], axis=0) for d in draws], axis=0)
-        columns = {"mean": self.scaling.undo_outcome(mean), "sd": np.sqrt(parts.values["total"])}
+        columns = {"mean": self.scaling.undo_outcome(mean), "sd": np.sqrt(variances["total"])}
         values = self.scaling.undo_outcome(quantiles).T
         columns |= {quantile_name(q): v for q, v in zip(self.levels, values, strict=True)}
-        columns |= {f"variance_{name}": parts.values[name] for name in NAMES}
+        columns |= {f"variance_{name}": variances[name] for name in NAMES}
         return columns | {"bias": bias.mean, "prob_models_too_low": bias.prob_positive}
 
-    def _parts(self, draws: list[ConditionalDraws], rows: Rows) -> Parts:
+    def _variances(self, draws: list[ConditionalDraws], rows: Rows) -> dict[str, Array]:
         """Parts of the variance."""
         has_G, scale = self.wholes[0].features is not None, self.scaling.y_scale
         parts = [
-            split(d if has_G else None, gaussian.moments(rows), "variance", scale)
+            mean_variances(d if has_G else None, gaussian.moments(rows), scale)
             for d, gaussian in zip(draws, self.gaussians, strict=True)
         ]
         if len(parts) == 1:
             return parts[0]
-        return average_parts(parts, make_law(self.wholes, rows, self.scaling).var())
+        return average_values(parts, make_law(self.wholes, rows, self.scaling).var())
 
 
 def prepare(model: Any, quantiles: Sequence[float] = QUANTILES) -> Answerer:
     """Everything that does not depend on the rows."""
     wholes = model._thinned("full")
     weights = [whole.best_weights(model.posterior_.rows) for whole in wholes]
-    return Answerer(wholes, weights, model._closed("full"), model.scaling_, tuple(quantiles))
+    gaussians = [closed.averaged() for closed in model._closed("full")]
+    return Answerer(wholes, weights, gaussians, model.scaling_, tuple(quantiles))
 
 
 def answers(

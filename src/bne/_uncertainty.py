@@ -7,7 +7,7 @@ its hyperparameters, the closed-form variances of the experts' part alone (v1) a
 the epistemic part is G's. Nothing is clipped.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from scipy import linalg
 
 from bne import _gaussian
 from bne._divergence import NODES, divergences, equispaced
-from bne._kernels import N_NODES, interpolate, missing_variance
+from bne._kernels import N_NODES, interpolate, interpolation, missing_variance, process_draws
 from bne._predictive import ConditionalDraws, chunks, invert
 from bne._stages import Residual, Rows, Stage
 from bne._typing import Array
@@ -101,13 +101,70 @@ class ClosedForm(NamedTuple):
             v2[s] += np.sum((B @ self.root[s].T) ** 2, axis=1)
         return GaussianMoments(mean, v1, v2, self.h[:, 2])
 
+    def averaged(self) -> "AveragedForm":
+        """What is left of it where means over the draws are all that is asked for."""
+        grid = np.arange(float(N_NODES)) if self.residual is None else self.residual.grid
+        first, w = interpolation(self.h[:, 3], grid)
+        S, width, K = *self.mean.shape, self.root_alone.shape[1]
+        scale = np.where(np.arange(width) < K, self.h[:, :1], self.h[:, 1:2])
+        forms = np.zeros((len(grid), 4, width, width))
+        for s, root in enumerate(self.root * scale[:, None, :]):
+            covariance = root.T @ root / S
+            for p in range(4):
+                for d in range(4 - p):
+                    weight = w[s, p] * w[s, p + d] * (1.0 if d == 0 else 2.0)
+                    forms[first[s] + p, d] += weight * covariance
+        alone = self.root_alone * scale[:, None, :K]
+        covariance_alone = np.mean(alone.transpose(0, 2, 1) @ alone, axis=0)
+        return AveragedForm(self.residual, self.h, scale * self.mean, forms, covariance_alone)
+
+
+class AveragedForm(NamedTuple):
+    """A `ClosedForm` whose variances are averaged over the draws before any row is seen.
+
+    With ``b(ell) = [f, a(ell)]`` interpolated between nodes, ``b^T C b`` averaged over draws of
+    (ell, C) is a sum of quadratic forms ``b_j^T M_jd b_(j+d)``, some tens in place of 200.
+
+    Attributes
+    ----------
+    residual, h
+        As in `ClosedForm`.
+    mean : (S, K + m)
+        Posterior means of (omega, sigma_delta v).
+    forms : (J, 4, K + m, K + m)
+        M, for d = 0..3.
+    covariance_alone : (K, K)
+        Mean covariance of omega were there no delta.
+    """
+
+    residual: Residual | None
+    h: Array
+    mean: Array
+    forms: Array
+    covariance_alone: Array
+
+    def moments(self, rows: Rows) -> GaussianMoments:
+        """Means of mu at N rows; of v1, v2 and the noise variance only the mean over draws."""
+        table, raw, grid = _features(self.residual, rows)
+        b = np.concatenate([np.broadcast_to(rows.f, (len(grid), *rows.f.shape)), table], axis=2)
+        v1 = np.sum((rows.f @ self.covariance_alone) * rows.f, axis=1)
+        v2 = np.zeros_like(v1)
+        if self.residual is not None:
+            missing = missing_variance(raw, grid, self.h[:, 3])
+            v2 += np.mean(self.h[:, 1:2] ** 2 * missing, axis=0)
+        for j, d in zip(*np.nonzero(np.any(self.forms, axis=(2, 3))), strict=True):
+            v2 += np.sum((b[j] @ self.forms[j, d]) * b[j + d], axis=1)
+        noise = np.sqrt(np.mean(self.h[:, 2] ** 2, keepdims=True))
+        mean = process_draws(b, grid, self.h[:, 3], self.mean)
+        return GaussianMoments(mean, v1[None], v2[None], noise)
+
 
 def _features(residual: Residual | None, rows: Rows) -> tuple[Array, Array, Array]:
     """Features of delta, the same before orthogonalisation, and their grid; none without delta."""
     if residual is None:
         none = np.zeros((N_NODES, len(rows.f), 0))
         return none, none, np.arange(float(N_NODES))
-    return *residual.tabulate(rows), residual.feature_map.log_ell
+    return *residual.tabulate(rows), residual.grid
 
 
 def _root(posterior: _gaussian.GaussianPosterior) -> Array:
@@ -127,7 +184,8 @@ def closed_form(
     log_ell = none if draws.log_ell is None else draws.log_ell
     h = np.column_stack([draws.sigma_omega, sigma_delta, draws.sigma_eps, log_ell])
     h = h[np.linspace(0, S - 1, min(S, limit)).round().astype(int)]
-    table, _, grid = _features(stage.residual, rows)
+    residual = None if stage.residual is None else stage.residual.within(h[:, 3])
+    table, _, grid = _features(residual, rows)
     grams = _gaussian.gram_table(rows.f, y, table, grid).repeated(power)
     means, roots, alone = [], [], []
     for *scales, ell in h:
@@ -136,7 +194,7 @@ def closed_form(
         means.append(theta.mean)
         roots.append(_root(theta))
         alone.append(_root(_gaussian.posterior(gram[:K, :K], cross[:K], K, *scales)))
-    return ClosedForm(stage.residual, h, np.stack(means), np.stack(roots), np.stack(alone))
+    return ClosedForm(residual, h, np.stack(means), np.stack(roots), np.stack(alone))
 
 
 def decompose(
@@ -164,26 +222,46 @@ def split(
     conditional: ConditionalDraws | None, moments: GaussianMoments, measure: str, y_scale: float
 ) -> Parts:
     """The parts at a few rows; `conditional` is None where G = I."""
-    of_full, of_gaussian = MEASURES[measure]
-    draws = of_gaussian(moments) | ({} if conditional is None else of_full(conditional))
-    values = {k: np.mean(d, axis=0) for k, d in draws.items()}
-    squares = {k: batch_variance(d) for k, d in draws.items()}
+    draws = _by_draw(conditional, moments, measure)
+    has_G = conditional is not None
+    values = _completed({k: np.mean(d, axis=0) for k, d in draws.items()}, has_G, np.subtract)
+    squares = _completed({k: batch_variance(d) for k, d in draws.items()}, has_G, np.add)
     mean = values.pop("mean", None)
-    known, known_square = (np.sum([d[name] for name in THREE], axis=0) for d in (values, squares))
-    if conditional is not None:
-        values["structural_G"] = values["epistemic"] - known
-        squares["structural_G"] = squares["epistemic"] + known_square
-    else:
-        values["epistemic"], squares["epistemic"] = known, known_square
-        values["structural_G"] = squares["structural_G"] = np.zeros_like(known)
-    values["total"] = values["aleatoric"] + values["epistemic"]
-    squares["total"] = squares["aleatoric"] + squares["epistemic"]
     errors = {name: np.sqrt(squares[name]) for name in NAMES}
     if measure == "variance":
         values, errors = ({k: d[k] * y_scale**2 for k in NAMES} for d in (values, errors))
         return Parts(values, errors, mean)
     shift = {"total": np.log(y_scale), "aleatoric": np.log(y_scale)}
     return Parts({k: values[k] + shift.get(k, 0.0) for k in NAMES}, errors, mean)
+
+
+def mean_variances(
+    conditional: ConditionalDraws | None, moments: GaussianMoments, y_scale: float
+) -> dict[str, Array]:
+    """Parts of the variance without their errors: moments of an `AveragedForm` will do."""
+    draws = _by_draw(conditional, moments, "variance")
+    means = {k: np.mean(d, axis=0) for k, d in draws.items()}
+    values = _completed(means, conditional is not None, np.subtract)
+    return {name: values[name] * y_scale**2 for name in NAMES}
+
+
+def _by_draw(
+    conditional: ConditionalDraws | None, moments: GaussianMoments, measure: str
+) -> dict[str, Array]:
+    """Parts that draws of either stage know by themselves."""
+    of_full, of_gaussian = MEASURES[measure]
+    return of_gaussian(moments) | ({} if conditional is None else of_full(conditional))
+
+
+def _completed(
+    parts: dict[str, Array], has_G: bool, minus: Callable[[Array, Array], Array]
+) -> dict[str, Array]:
+    """With what follows from the others; for squared errors, `minus` adds."""
+    known = np.sum([parts[name] for name in THREE], axis=0)
+    epistemic = parts["epistemic"] if has_G else known
+    structural_G = minus(epistemic, known) if has_G else np.zeros_like(known)
+    total = parts["aleatoric"] + epistemic
+    return parts | {"epistemic": epistemic, "structural_G": structural_G, "total": total}
 
 
 def batch_variance(draws: Array) -> Array:

@@ -9,7 +9,7 @@ import pytest
 from scipy import integrate, optimize, special, stats
 
 from bne import _cgp, _logistic, _model
-from bne._calibration import HALF_WIDTH, log_base, quadrature, tail_mass
+from bne._calibration import HALF_WIDTH, log_base, quadrature, tail_mass, tail_pdf
 from bne._calibration import cosines as cosines_of
 from bne._cgp import ConstrainedGP
 from bne._divergence import divergences, equispaced
@@ -181,6 +181,8 @@ def test_the_base_is_normal_up_to_the_ends_of_the_basis_and_a_power_beyond():
     np.testing.assert_allclose(log_base(inside), stats.norm.logpdf(inside), rtol=1e-12)
     t = np.array([-300.0, -17.0, -5.01, 5.01, 6.0, 40.0])
     np.testing.assert_allclose(log_base(t), np.log(base_pdf(t)), rtol=1e-12)
+    outside = t[np.abs(t) >= HALF_WIDTH]
+    np.testing.assert_allclose(tail_pdf(outside), base_pdf(outside), rtol=1e-12)
     for x in (5.0, 5.3, 12.0):
         mass = integrate.quad(base_pdf, x, np.inf, epsabs=0.0)[0]
         np.testing.assert_allclose([tail_mass(x), tail_mass(-x)], mass, rtol=1e-9)

@@ -80,6 +80,33 @@ def test_closed_moments_equal_those_of_the_draws(additive_model, wave):
     assert np.all(moments.v2 >= moments.v1 * (1 - 1e-10))
 
 
+@pytest.mark.parametrize("stage", ["ensemble", "additive"])
+@pytest.mark.parametrize("orthogonalize", [False, True])
+def test_forms_averaged_before_rows_are_seen_equal_the_average(stage, orthogonalize, wave):
+    """Length-scales are spread over all of the grid and beyond its ends."""
+    settings = {"calibration": None, "chains": 1, "warmup": 60, "draws": 30, "random_state": 0}
+    model = BNERegressor(EXPERTS, inputs=["x"], orthogonalize=orthogonalize, **settings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        posterior = model.fit(wave.X, wave.y).posterior_
+    gaussian, rows = model._stage(stage), model._rows(wave.features(PLACES))
+    if gaussian.residual is not None:
+        grid = gaussian.residual.grid
+        spread = np.random.default_rng(0).uniform(grid[0] - 0.3, grid[-1] + 0.3, size=30)
+        gaussian = gaussian._replace(draws=gaussian.draws._replace(log_ell=spread))
+    closed = _uncertainty.closed_form(gaussian, posterior.rows, posterior.y)
+    each, average = closed.moments(rows), closed.averaged().moments(rows)
+    np.testing.assert_allclose(average.mean, each.mean, rtol=1e-9, atol=1e-12)
+    for name in ("v1", "v2"):
+        expected = np.mean(getattr(each, name), axis=0, keepdims=True)
+        np.testing.assert_allclose(getattr(average, name), expected, rtol=1e-9)
+    np.testing.assert_allclose(average.sigma_eps**2, np.mean(each.sigma_eps**2, keepdims=True))
+    ours = _uncertainty.mean_variances(None, average, 1.7)
+    theirs = _uncertainty.split(None, each, "variance", 1.7).values
+    for name in _uncertainty.NAMES:
+        np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-9, atol=1e-12)
+
+
 def test_gaussian_entropy_parts_equal_the_formulas(additive_model, wave):
     stage, posterior = additive_model._stage("additive"), additive_model.posterior_
     rows = additive_model._rows(wave.features(PLACES))
