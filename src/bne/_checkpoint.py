@@ -68,9 +68,10 @@ def open_checkpoint(
         return NO_CHECKPOINT, seed
     folder = Path(folder).resolve()
     folder.mkdir(parents=True, exist_ok=True)
+    versions = {"bne": __version__, "jax": jax.__version__}  # either changes the last bits
     now = {
         "data": {name: _digest(values) for name, values in data.items()},
-        "settings": json.loads(json.dumps({"bne": __version__, **settings}, default=_plain)),
+        "settings": json.loads(json.dumps({**versions, **settings}, default=_plain)),
     }
     description = folder / DESCRIPTION
     if not description.exists():

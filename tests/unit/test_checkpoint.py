@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 
+import jax
 import numpy as np
 import pytest
 
@@ -134,6 +135,15 @@ def test_other_data_or_settings_are_refused(tmp_path):
         model.fit(data.X, np.where(np.arange(40) == 7, data.y + 0.1, data.y))
     (tmp_path / "run.json").write_text("{}")
     with pytest.raises(_checkpoint.CheckpointError, match="not the description of a run"):
+        fit(tmp_path, calibration=None)
+
+
+@pytest.mark.parametrize(("module", "name"), [(_checkpoint, "bne"), (jax, "jax")])
+def test_another_version_is_refused(module, name, tmp_path, monkeypatch):
+    """The rest of its draws would not be those of an unbroken run."""
+    fit(tmp_path, calibration=None)
+    monkeypatch.setattr(module, "__version__", "0.0.1")
+    with pytest.raises(_checkpoint.CheckpointError, match=f"other {name}"):
         fit(tmp_path, calibration=None)
 
 
