@@ -19,6 +19,7 @@ from scipy import linalg
 
 from bne._geometry import Laplace
 from bne._kernels import interpolation
+from bne._places import Places, every_row
 from bne._priors import Priors, half_normal_log_density
 from bne._typing import Array
 
@@ -75,19 +76,23 @@ class SpectralTable(NamedTuple):
         )
 
 
-def spectral_table(F: Array, y: Array, table: Array, log_ell: Array, rank: int) -> SpectralTable:
-    """Decompose the features (J, n, m) at every node, padded with zeros to `rank` directions.
+def spectral_table(
+    F: Array, y: Array, table: Array, log_ell: Array, rank: int, places: Places | None = None
+) -> SpectralTable:
+    """Decompose the features (J, U, m) at every node, padded with zeros to `rank` directions.
 
     A zero direction has ``s = 0`` and no projection: it does not change the likelihood, so that
     data sets of nearby sizes share one compiled program.
     """
     T = np.column_stack([F, y])
-    J, n, _ = table.shape
-    k = T.shape[1]
+    n, k = T.shape
+    J = len(table)
+    places = every_row(n) if places is None else places
+    root, folded = np.sqrt(places.sums(np.ones(n)))[:, None], places.folded(T)
     s2, projected = np.zeros((J, rank)), np.zeros((J, rank, k))
     rest = np.empty((J, k, k))
     for j in range(J):
-        s2_j, UT = _spectrum(table[j], T)
+        s2_j, UT = _spectrum(root * table[j], folded)
         s2[j, : len(s2_j)], projected[j, : len(s2_j)] = s2_j, UT
         rest[j] = T.T @ T - UT.T @ UT
     return SpectralTable(log_ell, s2, projected, rest, float(n))
@@ -230,12 +235,19 @@ class GramTable(NamedTuple):
         return gram + gram.T, w @ self.cross[first : first + 4]
 
 
-def gram_table(F: Array, y: Array, table: Array, log_ell: Array) -> GramTable:
-    """Tabulate the inner products of features (J, n, m)."""
-    J, n, m = table.shape
-    K = F.shape[1]
-    features = np.concatenate([np.broadcast_to(F, (J, n, K)), table], axis=2)
+def gram_table(
+    F: Array, y: Array, table: Array, log_ell: Array, places: Places | None = None
+) -> GramTable:
+    """Tabulate the inner products of features (J, U, m)."""
+    J, U, m = table.shape
+    n, K = F.shape
+    places = every_row(n) if places is None else places
+    table = np.sqrt(places.sums(np.ones(n)))[:, None] * table
+    features = np.concatenate([np.broadcast_to(places.folded(F), (J, U, K)), table], axis=2)
     gram = np.zeros((J, 4, K + m, K + m))
     for d in range(4):
         gram[: J - d, d] = features[: J - d].transpose(0, 2, 1) @ features[d:]
-    return GramTable(log_ell, gram, features.transpose(0, 2, 1) @ y)
+    gram[:, :, :K, :K] = F.T @ F
+    cross = features.transpose(0, 2, 1) @ places.folded(y)
+    cross[:, :K] = F.T @ y
+    return GramTable(log_ell, gram, cross)

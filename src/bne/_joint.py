@@ -37,6 +37,7 @@ from bne._model import (
     transform,
     without_experts,
 )
+from bne._places import Places, every_row
 from bne._priors import InverseGamma, Priors, fit_inverse_gamma, length_scale_grid
 from bne._ratio import Ratio, make_ratio
 from bne._sampling import FULL, Draws, Reach, SamplerSettings, sample
@@ -204,9 +205,11 @@ def build_data(
     power: float = 1.0,
     pinned: Array | None = None,
     evidence: tuple[Array, Array] | None = None,
+    places: Places | None = None,
 ) -> FullData:
     """Pad and assemble the data of the log density; the fields are those of `FullData`."""
-    weights = power * weights
+    places = every_row(len(y)) if places is None else places
+    counts, weights = places.sums(np.ones(len(y))), power * weights
     free = np.full(len(FullHyperparameters._fields), np.nan)
     held = FullHyperparameters(*(free if pinned is None else pinned))
     table = _at_held(table, held.log_ell, grid)
@@ -216,33 +219,35 @@ def build_data(
     basis = features.basis
     basis = basis._replace(roots=_at_held(basis.roots, held.log_ell_t, basis.log_ell))
     grid_eta, evidence_eta = evidence or (np.arange(float(N_NODES)), np.zeros(N_NODES))
-    n = int(ROW_BUCKETS[np.searchsorted(ROW_BUCKETS, len(y))])
+    n, n_places = (int(ROW_BUCKETS[np.searchsorted(ROW_BUCKETS, len(a))]) for a in (y, counts))
     m = max(1, 32 * -(-table.shape[2] // 32))  # without delta one idle coordinate
     m_G = CALIBRATION_POINTS if features.feature_map else 1
-    pad = partial(_pad, n=n)
+    pad, pad_places = partial(_pad, n=n), partial(_pad, axis=1, n=n_places)
     gram_t, bend_t = products_in_t(features.construction, basis)
     E, s, U = expert_axes(F, weights)
-    gram = np.sum(without_experts(table, E, weights) ** 2, axis=1)
-    cross = table.transpose(0, 2, 1) @ (weights[:, None] * E)
+    gram = np.sum(without_experts(table, E, weights, places) ** 2, axis=1)
+    cross = table.transpose(0, 2, 1) @ places.sums(weights[:, None] * E)
     return FullData(
         y=pad(y, 0),
         mask=pad(np.ones(len(y)), 0),
+        place=pad(places.of_row, 0) if places.shared else None,
+        counts=_pad(counts, 0, n_places),
         power=power,
         pinned=np.array(held),
         evidence=evidence_eta,
         grid_eta=grid_eta,
         F=pad(F, 0),
         weights=pad(weights, 0),
-        A=_pad(pad(table, 1), 2, m),
+        A=_pad(pad_places(table), 2, m),
         gram=_pad(gram, 1, m),
         cross=_pad(cross, 1, m),
         E=pad(E, 0),
         s=s,
         U=U,
         grid=grid,
-        A_G=_pad(pad(table_G, 1), 2, m_G),
-        gram_x=_pad(power * np.sum(table_G**2, axis=1), 1, m_G),
-        sum_x=_pad(power * np.sum(table_G, axis=1), 1, m_G),
+        A_G=_pad(pad_places(table_G), 2, m_G),
+        gram_x=_pad(power * np.sum(counts[:, None] * table_G**2, axis=1), 1, m_G),
+        sum_x=_pad(power * np.sum(counts[:, None] * table_G, axis=1), 1, m_G),
         grid_x=features.grid_x,
         roots=basis.roots,
         gram_t=gram_t,
@@ -259,7 +264,7 @@ def _at_held(table: Array, log_ell: float, grid: Array) -> Array:
     return table if np.isnan(log_ell) else interpolate(table, log_ell, grid)[None]
 
 
-def _pad(a: Array, axis: int, n: int) -> Array:
+def _pad(a: Any, axis: int, n: int) -> Any:
     widths = [(0, n - a.shape[axis]) if i == axis else (0, 0) for i in range(a.ndim)]
     return np.pad(a, widths)
 

@@ -29,6 +29,7 @@ import numpy as np
 from bne._calibration import Construction, cosines, log_base, quadrature
 from bne._gaussian import noise_scale
 from bne._kernels import interpolation
+from bne._places import Places
 from bne._priors import InverseGamma, Priors, half_normal_log_density
 from bne._typing import Array
 
@@ -59,13 +60,18 @@ class FullPriors(NamedTuple):
 
 
 class FullData(NamedTuple):
-    """Everything the log density reads, padded: rows to n, features to m and m_G.
+    """Everything the log density reads, padded: rows to n, places to U, features to m and m_G.
 
-    Tables have a node for each of J length-scales, or one where the length-scale is held.
+    Tables have a node for each of J length-scales, or one where the length-scale is held. Where
+    few rows share their inputs, places are the rows.
 
     Attributes
     ----------
     y, mask : (n,); F : (n, K)
+    place : (n,) or None
+        The place of each row; None where places are the rows.
+    counts : (U,)
+        Rows at each place.
     power : float
         To which the likelihood is raised.
     pinned : (7,)
@@ -74,12 +80,12 @@ class FullData(NamedTuple):
         Added to the log density, at nodes of eta.
     weights : (n,)
         Relative precision of the rows in the maps, times `power`; 0 where padded.
-    A : (J, n, m)
+    A : (J, U, m)
         Principal features of delta; ``gram`` (J, m) their weighted squares clear of the experts,
         ``cross`` (J, m, K) their weighted products with ``E``; ``grid`` (J,) log length-scales.
     E : (n, K), s : (K,), U : (K, K)
         ``F U = E sqrt(s)``, the columns of E orthonormal in the weighted product (`expert_axes`).
-    A_G : (J, n, m_G)
+    A_G : (J, U, m_G)
         Features of h in x; ``gram_x`` and ``sum_x`` (J, m_G) their squares and sums over rows;
         ``grid_x`` (J,).
     roots : (J, M, P)
@@ -93,6 +99,8 @@ class FullData(NamedTuple):
 
     y: Any
     mask: Any
+    place: Any
+    counts: Any
     power: Any
     pinned: Any
     evidence: Any
@@ -118,11 +126,22 @@ class FullData(NamedTuple):
     priors: FullPriors
     construction: Construction
 
+    def at_rows(self, values: Any) -> Any:
+        """Values at the places (U, ...), row by row: (n, ...)."""
+        return values if self.place is None else values[self.place]
+
+    def at_places(self, values: Any) -> Any:
+        """Sums of values at the rows (n,) over each place: (U,)."""
+        if self.place is None:
+            return values
+        return jax.ops.segment_sum(values, self.place, num_segments=len(self.counts))
+
 
 class FullState(NamedTuple):
     """The model's own quantities at a position, and the log-determinant of the map.
 
-    ``log_scale`` is the log of the root mean square over rows of t's standard deviation.
+    ``log_scale`` is the log of the root mean square over rows of t's standard deviation;
+    ``coefficients`` and ``log_Z`` are those of the places.
     """
 
     h: FullHyperparameters
@@ -252,7 +271,8 @@ def _map_v(
     weighted = data.weights * (
         target - data.E @ ((1.0 - kept) * (data.E.T @ (data.weights * target)))
     )
-    pull = rho * jnp.exp(-h.log_sigma_delta) * scale * A.transposed_times(weighted)
+    pull = rho * jnp.exp(-h.log_sigma_delta) * scale
+    pull *= A.transposed_times(data.at_places(weighted))
     mean = pull - X @ solve(L, solve(L, X.T @ pull), trans=1)
     moved = z - X @ solve(L, solve(L + jnp.eye(K), X.T @ z), trans=1)
     log_determinant = jnp.sum(jnp.log(scale)) - jnp.sum(jnp.log(jnp.diagonal(L)))
@@ -291,16 +311,16 @@ def transform(position: Any, data: FullData) -> FullState:
     coefficients = sigma_G * A_G.times(W)
     log_Z, mean, log_sd = normaliser(data.construction, coefficients, T, sigma_G)
     virtual = sigma_G * (interpolate(data.virtual, h.log_ell_x, data.grid_x) @ W)
-    rows = jnp.sum(data.mask)
-    stretch = jnp.sum(data.mask * log_sd) / rows
-    log_scale = 0.5 * jnp.log(jnp.sum(data.mask * jnp.exp(2.0 * log_sd)) / rows)
+    share = data.counts / jnp.sum(data.counts)
+    stretch = jnp.sum(share * log_sd)
+    log_scale = 0.5 * jnp.log(jnp.sum(share * jnp.exp(2.0 * log_sd)))
     held = FullHyperparameters(*data.pinned).eta
     log_sigma_eps = jnp.where(jnp.isnan(held), h.eta - stretch, held)
     h = h._replace(eta=log_sigma_eps + stretch)
-    target = data.mask * (data.y - jnp.exp(log_sigma_eps) * mean)
+    target = data.mask * (data.y - jnp.exp(log_sigma_eps) * data.at_rows(mean))
     A = interpolate_once(data.A, h.log_ell, data.grid)
     v, log_det_v = _map_v(z_delta, h, target, A, data)
-    delta = jnp.exp(h.log_sigma_delta) * A.times(v)
+    delta = data.at_rows(jnp.exp(h.log_sigma_delta) * A.times(v))
     omega, log_det_omega = _map_omega(z_omega, h, target - delta, data)
     return FullState(
         h=h,
@@ -344,8 +364,9 @@ def log_likelihood(state: FullState, data: FullData) -> Any:
     """Pointwise log likelihood: ``h - log Z + log phi(t) - log sigma_eps``, (n,)."""
     sigma_eps = noise_scale(state.log_sigma_eps, jnp)
     t = (data.y - state.mu) / sigma_eps
-    h = log_ratio(data.construction, t, state.coefficients, state.T, state.sigma_G)
-    return h - state.log_Z + log_base(t, jnp) - jnp.log(sigma_eps)
+    coefficients, log_Z = (data.at_rows(a) for a in (state.coefficients, state.log_Z))
+    h = log_ratio(data.construction, t, coefficients, state.T, state.sigma_G)
+    return h - log_Z + log_base(t, jnp) - jnp.log(sigma_eps)
 
 
 def log_density(position: Any, data: FullData) -> Any:
@@ -370,7 +391,16 @@ def expert_axes(F: Array, weights: Array) -> tuple[Array, Array, Array]:
     return np.where(spanned, F @ U, 0.0) / np.sqrt(np.where(spanned, s, 1.0)), s, U
 
 
-def without_experts(table: Array, E: Array, weights: Array, share: float = 1.0) -> Array:
-    """Weighted features (J, n, m) less this share of what the experts can express."""
-    root = np.sqrt(weights)[:, None]
-    return root * table - share * (root * E) @ ((weights[:, None] * E).T @ table)
+def without_experts(
+    table: Array, E: Array, weights: Array, places: Places, share: float = 1.0
+) -> Array:
+    """Weighted features (J, U, m) less this share of what the experts can express.
+
+    With D the rows' weights, products of the answer's columns are those of ``sqrt(D) (I - share E
+    E^T D) a`` at the rows.
+    """
+    seen, size, _ = np.linalg.svd(places.folded(E, weights), full_matrices=False)
+    left = 1.0 - share * (2.0 - share) * size**2
+    lost = 1.0 - np.sqrt(np.where(left > 1e-12, left, 0.0))
+    weighted = np.sqrt(places.sums(weights))[:, None] * table
+    return weighted - (lost * seen) @ (seen.T @ weighted)

@@ -24,10 +24,11 @@ from bne._kernels import (
 )
 from bne._linalg import projection_coefficients
 from bne._model import expert_axes, without_experts
+from bne._places import Places
 from bne._priors import InverseGamma, Priors, fit_inverse_gamma, length_scale_grid
 from bne._relevance import fit_relevance
 from bne._sampling import SamplerSettings, sample
-from bne._stages import Residual, Rows, Stage, StageDraws
+from bne._stages import Residual, Rows, Stage, StageDraws, places_of
 from bne._typing import Array
 
 RANK = 128
@@ -86,10 +87,10 @@ def sample_stage(
     if residual is None:
         priors = priors._replace(ell=UNUSED)
     grid = length_scale_grid(priors.ell, N_NODES)
-    table = residual.tabulate(rows)[0] if residual else np.zeros((N_NODES, len(y), 0))
+    places, table = _tabulate(rows, residual)
     sampler_seed, start_seed, closed_seed = (int(s) for s in seed.generate_state(3))
     rank = max(RANK, table.shape[2])
-    spectrum = _gaussian.spectral_table(rows.f, y, table, grid, rank)
+    spectrum = _gaussian.spectral_table(rows.f, y, table, grid, rank, places)
     whitening = _whiten(spectrum, power, priors)
     jitter = np.random.default_rng(start_seed).normal(size=(settings.chains, 4))
     z = sample(
@@ -104,7 +105,7 @@ def sample_stage(
     )
     position = whitening(z.position)
     h = Hyperparameters(*position.reshape(-1, 4).T)
-    grams = _gaussian.gram_table(rows.f, y, table, grid).repeated(power)
+    grams = _gaussian.gram_table(rows.f, y, table, grid, places).repeated(power)
     theta, xi = _draw_theta(grams, h, rows.f.shape[1], np.random.default_rng(closed_seed))
     K = rows.f.shape[1]
     sigma_omega = np.exp(h.log_sigma_omega)
@@ -120,6 +121,14 @@ def sample_stage(
         statistics=z.statistics,
     )
     return Stage(draws, residual), whitening.mode
+
+
+def _tabulate(rows: Rows, residual: Residual | None) -> tuple[Places, Array]:
+    """Places of the rows, and the features of delta there: (J, U, m)."""
+    places = places_of(rows, residual)
+    if residual is None:
+        return places, np.zeros((N_NODES, len(places.first), 0))
+    return places, residual.tabulate(rows.part(places.first))[0]
 
 
 def _whiten(spectrum: _gaussian.SpectralTable, power: float, priors: Priors) -> Laplace:
@@ -167,14 +176,14 @@ def sample_full(
     of eta), and the standard deviation of y gets the evidence of stage 2.
     """
     grid = length_scale_grid(priors.ell, N_NODES)
-    table = residual.tabulate(rows)[0] if residual else np.zeros((N_NODES, len(y), 0))
-    rest = _stage_two_residuals(rows.f, y, table, grid, mode, power)
+    places, table = _tabulate(rows, residual)
+    rest = _stage_two_residuals(rows.f, y, table, grid, mode, power, places)
     weights = _joint.row_weights(rows.x, rest)
     if residual is not None:
         reference = int(np.argmin(np.abs(grid - mode[3])))
         E = expert_axes(rows.f, weights)[0]
         # all but all of it: directions that are quite invisible would turn freely with ell
-        visible = without_experts(table, E, weights, share=0.95)
+        visible = without_experts(table, E, weights, places, share=0.95)
         rotations = principal_rotations(visible, reference)
         residual, table = residual.rotated(rotations), table @ rotations
     data = _joint.build_data(
@@ -182,13 +191,14 @@ def sample_full(
         y=y,
         table=table,
         grid=grid,
-        table_G=features.tabulate(rows.x),
+        table_G=features.tabulate(rows.x[places.first]),
         features=features,
         priors=priors,
         weights=weights,
         power=power,
         pinned=pinned,
-        evidence=_noise_evidence(rows.f, y, table, grid, mode, power),
+        evidence=_noise_evidence(rows.f, y, table, grid, mode, power, places),
+        places=places,
     )
     joint = _joint.sample_joint(data, mode, power * len(y), settings, seed, progress, checkpoint)
     state = _joint.unpack_draws(joint.position, data)
@@ -219,13 +229,13 @@ def sample_full(
 
 
 def _noise_evidence(
-    F: Array, y: Array, table: Array, grid: Array, mode: Array, power: float
+    F: Array, y: Array, table: Array, grid: Array, mode: Array, power: float, places: Places
 ) -> tuple[Array, Array]:
     """Log noise scales about stage 2's mode, and the excess evidence of each."""
     eta = mode[2] + np.linspace(-2.0, 2.0, N_NODES)
     if power == 1.0:
         return eta, np.zeros(N_NODES)
-    spectrum = _gaussian.spectral_table(F, y, table, grid, max(RANK, table.shape[2]))
+    spectrum = _gaussian.spectral_table(F, y, table, grid, max(RANK, table.shape[2]), places)
     at = [Hyperparameters(mode[0], mode[1], e, mode[3]) for e in eta]
     with jax.enable_x64(True):
         excess = [float(_gaussian.excess_evidence(h, spectrum, power)) for h in at]
@@ -233,10 +243,10 @@ def _noise_evidence(
 
 
 def _stage_two_residuals(
-    F: Array, y: Array, table: Array, grid: Array, mode: Array, power: float
+    F: Array, y: Array, table: Array, grid: Array, mode: Array, power: float, places: Places
 ) -> Array:
     """Y minus stage 2's posterior mean of mu at the mode of the hyperparameters."""
-    T = np.column_stack([F, interpolate(table, mode[3], grid)])
+    T = np.column_stack([F, interpolate(table, mode[3], grid)[places.of_row]])
     K = F.shape[1]
     sigma_omega, sigma_delta = np.exp(mode[0]), np.exp(mode[1])
     sigma_eps = float(_gaussian.noise_scale(mode[2]))

@@ -7,10 +7,11 @@ import numpy as np
 
 from bne._joint import CalibrationDraws, CalibrationFeatures
 from bne._kernels import FeatureMap, missing_variance, nodes_between, process_draws
+from bne._places import Places, every_row, find_places
 from bne._predictive import ConditionalDraws, chunks
 from bne._ratio import ROW_ELEMENTS
 from bne._threads import single_blas_thread
-from bne._typing import Array
+from bne._typing import Array, Integers
 
 
 class Rows(NamedTuple):
@@ -19,7 +20,7 @@ class Rows(NamedTuple):
     x: Array
     f: Array
 
-    def part(self, rows: slice) -> "Rows":
+    def part(self, rows: slice | Integers) -> "Rows":
         """Some of the rows."""
         return Rows(self.x[rows], self.f[rows])
 
@@ -57,6 +58,13 @@ class Residual(NamedTuple):
         """Features, and the features before orthogonalisation: (J, N, m) each."""
         table = self.feature_map.tabulate(rows.x)
         return (table if self.overlap is None else table - rows.f @ self.overlap), table
+
+
+def places_of(rows: Rows, residual: Residual | None) -> Places:
+    """Rows that delta and G cannot tell apart. A delta kept clear of the experts can."""
+    if residual is not None and residual.overlap is not None:
+        return every_row(len(rows.f))
+    return find_places(rows.x)
 
 
 class StageDraws(NamedTuple):
@@ -188,7 +196,7 @@ class Stage(NamedTuple):
         many rows some, evenly spaced, are used.
         """
         kept = np.linspace(0, len(rows.f) - 1, min(len(rows.f), WEIGHED_ROWS)).round().astype(int)
-        rows = Rows(rows.x[kept], rows.f[kept])
+        rows = rows.part(kept)
         parts = chunks(len(kept), self.row_elements * len(self.draws.omega))
         means = [self.conditional(rows.part(part)).moments()[0] for part in parts]
         return np.concatenate(means, axis=1) @ np.linalg.pinv(rows.f, rcond=ALIKE).T

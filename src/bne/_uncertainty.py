@@ -17,7 +17,7 @@ from bne import _gaussian
 from bne._divergence import NODES, divergences, equispaced
 from bne._kernels import N_NODES, interpolate, interpolation, missing_variance, process_draws
 from bne._predictive import ConditionalDraws, chunks, invert
-from bne._stages import Residual, Rows, Stage
+from bne._stages import Residual, Rows, Stage, places_of
 from bne._typing import Array
 
 PARTS = ("parametric", "structural_delta", "structural_G", "hyperparameters")
@@ -185,8 +185,9 @@ def closed_form(
     h = np.column_stack([draws.sigma_omega, sigma_delta, draws.sigma_eps, log_ell])
     h = h[np.linspace(0, S - 1, min(S, limit)).round().astype(int)]
     residual = None if stage.residual is None else stage.residual.within(h[:, 3])
-    table, _, grid = _features(residual, rows)
-    grams = _gaussian.gram_table(rows.f, y, table, grid).repeated(power)
+    places = places_of(rows, residual)
+    table, _, grid = _features(residual, rows.part(places.first))
+    grams = _gaussian.gram_table(rows.f, y, table, grid, places).repeated(power)
     means, roots, alone = [], [], []
     for *scales, ell in h:
         gram, cross = grams.at(ell)
