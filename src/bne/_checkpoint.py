@@ -12,6 +12,7 @@ import io
 import json
 import time
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +27,9 @@ INTERVAL = 2.0
 """Seconds between two writes of a chain."""
 
 DESCRIPTION = "run.json"
+
+PACKAGES = ("jax", "jaxlib", "blackjax", "numpy", "scipy")
+"""Another version of any may change the draws, as one of ours may."""
 
 
 class CheckpointError(ValueError):
@@ -68,7 +72,7 @@ def open_checkpoint(
         return NO_CHECKPOINT, seed
     folder = Path(folder).resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    versions = {"bne": __version__, "jax": jax.__version__}  # either changes the last bits
+    versions = {"bne": __version__} | {name: version(name) for name in PACKAGES}
     now = {
         "data": {name: _digest(values) for name, values in data.items()},
         "settings": json.loads(json.dumps({**versions, **settings}, default=_plain)),
@@ -124,7 +128,7 @@ class ChainLog:
         self._run = np.frombuffer(run.encode(), np.uint8)
         self._waiting: list[Any] = []
         self._next = 0
-        self._written = time.monotonic()
+        self._written = 0.0
 
     def resume(self, block_like: Any, state_like: Any) -> tuple[list[Any], Any, int]:
         """Blocks on disk, the state after them (None without any), and the iterations they hold.
@@ -135,6 +139,7 @@ class ChainLog:
             Trees of the shape that `add` is given.
         """
         blocks, state, done = [], None, 0
+        self._written = time.monotonic()  # of the machine that samples
         if self._folder is None:
             return blocks, state, done
         self._folder.mkdir(parents=True, exist_ok=True)

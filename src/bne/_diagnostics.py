@@ -55,13 +55,13 @@ def warn_if_unhealthy(stage: str, table: pd.DataFrame, statistics: dict[str, Arr
     r_hat, ess = table["r_hat"], table[["ess_bulk", "ess_tail"]].min(axis=1)
     if r_hat.max() > MAX_R_HAT:
         problems.append(
-            f"R-hat up to {r_hat.max():.3f} (> {MAX_R_HAT}, {r_hat.idxmax()}): raise `warmup` and "
-            "`draws`"
+            f"R-hat up to {r_hat.max():.3f} (> {MAX_R_HAT}: {_named(-r_hat, -MAX_R_HAT)}): raise "
+            "`warmup` and `draws`"
         )
     if ess.min() < MIN_ESS:
         problems.append(
-            f"effective sample size down to {ess.min():.0f} (< {MIN_ESS}, {ess.idxmin()}): raise "
-            "`draws`"
+            f"effective sample size down to {ess.min():.0f} (< {MIN_ESS}: {_named(ess, MIN_ESS)}): "
+            "raise `draws`"
         )
     energy = np.min(array_stats.bfmi(statistics["energy"])) if len(table) else 1.0
     if energy < MIN_BFMI:
@@ -69,6 +69,12 @@ def warn_if_unhealthy(stage: str, table: pd.DataFrame, statistics: dict[str, Arr
     if problems:
         message = "; ".join(problems)
         warnings.warn(f"The {stage} stage: {message}.", SamplingWarning, stacklevel=4)
+
+
+def _named(values: pd.Series, limit: float, most: int = 3) -> str:
+    """Names of the values below a limit, the worst first."""
+    names = list(values[values < limit].sort_values().index)
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def warn_if_unsettled(quantities: dict[str, Array]) -> None:

@@ -51,6 +51,9 @@ SHORT = Reach(3.0, 128)
 CALIBRATION_POINTS = 32
 """Feature points of h in x: G varies slowly with x, and each point carries 16 coefficients."""
 
+COORDINATE_ROWS = 50_000
+"""Rows at the most that h's features are made orthogonal on: those of all are not held at once."""
+
 ROW_BUCKETS = np.round(64 * 2 ** np.append(np.arange(8) / 2, np.arange(64, 384) / 16)).astype(int)
 """Rows are padded to the next of these: data sets of nearby sizes share one compiled program.
 Beyond a thousand rows idle ones cost more than a compilation, and there are at most 5% of them."""
@@ -116,7 +119,8 @@ def make_calibration(
     ell_x = fit_inverse_gamma(*spacing_and_range(points * relevance))
     grid = length_scale_grid(ell_x, N_NODES)
     feature_map = make_feature_map(kernel, points, grid, relevance)
-    rotations = principal_rotations(feature_map.tabulate(x), N_NODES // 2)
+    some = x[np.linspace(0, len(x) - 1, min(len(x), COORDINATE_ROWS)).round().astype(int)]
+    rotations = principal_rotations(feature_map.tabulate(some), N_NODES // 2)
     return CalibrationFeatures(
         feature_map._replace(rotations=rotations), ell_x, basis, construction
     )

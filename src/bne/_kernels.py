@@ -185,17 +185,23 @@ def spacing_and_range(points: Array) -> tuple[float, float]:
     return float(np.median(reach)), extent
 
 
+CANDIDATES = 50_000
+"""Rows at the most that feature points are chosen from."""
+
+
 def choose_points(kernel: KernelFunction, x: Array, limit: int, seed: int) -> Array:
     """Feature points: every distinct row if there are at most `limit`, a choice of them beyond.
 
     The choice is the randomly pivoted Cholesky factorisation of the kernel matrix (Chen, Epperly,
     Tropp, Webber 2024): a row is taken with probability proportional to the variance that the rows
-    taken before leave unexplained. Linear in the number of rows.
+    taken before leave unexplained. Of very many rows it is made among some.
     """
     distinct = np.unique(x, axis=0)
     if len(distinct) <= limit:
         return distinct
     rng = np.random.default_rng(seed)
+    if len(distinct) > CANDIDATES:
+        distinct = rng.permutation(distinct)[:CANDIDATES]
     spacing, extent = spacing_and_range(distinct)
     ell = np.sqrt(spacing * extent)
     factor, unexplained = np.zeros((len(distinct), limit)), np.ones(len(distinct))

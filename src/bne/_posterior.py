@@ -12,12 +12,19 @@ from bne._diagnostics import warn_if_unsettled
 from bne._joint import CONSTRUCTIONS, CalibrationFeatures, make_calibration
 from bne._kernels import KernelFunction
 from bne._model import FullHyperparameters
+from bne._places import find_places
 from bne._priors import Priors
 from bne._sample_stages import UNUSED, make_residual, sample_full, sample_stage
 from bne._sampling import SamplerSettings
 from bne._stages import Residual, Rows, Stage
 from bne._threads import single_blas_thread
 from bne._typing import Array, Integers
+
+POINTS = 128
+"""Feature points of delta where every row has inputs of its own."""
+
+MOST_POINTS = 512
+"""Where many rows share theirs. Tables of the Gaussian stages grow with the square of it."""
 
 
 class Posterior(NamedTuple):
@@ -72,12 +79,15 @@ def make_design(
     calibration: str | None,
     orthogonalize: bool,
     per_input: bool,
-    feature_points: int,
+    feature_points: int | None,
     seed: int,
+    partitions: int = 1,
 ) -> Design:
     """Choose feature points, and priors from their spacing."""
     ell, residual, relevance = UNUSED, None, np.ones(rows.x.shape[1])
     if kernel is not None and rows.x.shape[1] > 0:
+        if feature_points is None:
+            feature_points = enough_points(rows.x, partitions)
         ell, residual = make_residual(
             kernel,
             rows,
@@ -93,6 +103,12 @@ def make_design(
         construction = CONSTRUCTIONS[calibration]
         features = make_calibration(construction, rows.x, relevance, seed, residual is not None)
     return Design(residual, features, Priors(ell))
+
+
+def enough_points(x: Array, partitions: int) -> int:
+    """As many feature points as cost about what the rows of a part do."""
+    at_once = len(x) / partitions / len(find_places(x).first)
+    return int(np.clip(POINTS * at_once, POINTS, MOST_POINTS))
 
 
 def sample_stages(
@@ -171,7 +187,8 @@ def sample_posterior(
     """
     points_seed, *stage_seeds = np.random.SeedSequence(seed).spawn(4)
     with single_blas_thread():
-        design = make_design(rows, y, seed=int(points_seed.generate_state(1)[0]), **choices)
+        points_seed = int(points_seed.generate_state(1)[0])
+        design = make_design(rows, y, seed=points_seed, partitions=partitions, **choices)
     if partitions == 1:
         return sample_stages(
             rows, y, design, settings, stage_seeds, verbose=verbose, checkpoint=checkpoint

@@ -96,6 +96,14 @@ class ConditionalDraws(NamedTuple):
         return self.mu[draw, row] + self.sigma_eps[draw] * t
 
 
+def check_levels(levels: ArrayLike) -> None:
+    """Of quantiles: in (0, 1)."""
+    levels = np.asarray(levels, dtype=np.float64)
+    bad = levels[~((levels > 0) & (levels < 1))]
+    if bad.size:
+        raise ValueError(f"`quantiles` must lie in (0, 1); got {bad[0]:g}. Pass 0.9, not 90.")
+
+
 def by_row(function: Callable[[Array, Integers], Array], values: Array) -> Array:
     """Apply a function of (values, rows) to an array (n, Q), and shape the answer like it."""
     n, Q = values.shape
@@ -142,9 +150,7 @@ class Law(ABC):
     def ppf(self, q: ArrayLike) -> Array:
         """Quantiles: the inverse of the CDF."""
         levels, shape = self._broadcast(q)
-        if not np.all((levels > 0) & (levels < 1)):
-            bad = levels[~((levels > 0) & (levels < 1))].flat[0]
-            raise ValueError(f"`quantiles` must lie in (0, 1); got {bad:g}. Pass 0.9, not 90.")
+        check_levels(levels)
         return self._quantiles(levels).reshape(shape)
 
     def median(self) -> Array:

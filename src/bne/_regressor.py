@@ -70,9 +70,10 @@ class BNERegressor(RegressorMixin, BaseEstimator):
     orthogonalize : bool, default=False
         Restrict the residual to what the experts cannot express on the training rows. `detect_bias`
         looks for that in any case; with True `delta` is it, and ``weights_`` go with it.
-    feature_points : int, default=128
+    feature_points : int, default=None
         The residual is exact while there are at most this many distinct rows of inputs; beyond, it
         is carried by as many of them (randomly pivoted Cholesky), at a cost linear in the rows.
+        None is 128, and up to 512 where many rows share their inputs, as a station's days do.
     cv : int, splitter, iterable or "prefit", default=None
         How regressors predict rows they have not seen; None is 5 folds, "prefit" uses them as they
         are.
@@ -124,7 +125,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         calibration: str | None = "logistic",
         length_scales: str = "shared",
         orthogonalize: bool = False,
-        feature_points: int = 128,
+        feature_points: int | None = None,
         cv: Any = None,
         chains: int = 4,
         warmup: int = 400,

@@ -63,8 +63,8 @@ def make_residual(
     feature_map = make_feature_map(kernel, points, length_scale_grid(ell, N_NODES), relevance)
     if not orthogonalize:
         return ell, Residual(feature_map, None)
-    table = feature_map.tabulate(rows.x)
-    overlap = np.stack([projection_coefficients(rows.f, A) for A in table])
+    nodes = (feature_map.within(slice(j, j + 1)).tabulate(rows.x)[0] for j in range(N_NODES))
+    overlap = np.stack([projection_coefficients(rows.f, A) for A in nodes])
     return ell, Residual(feature_map, overlap)
 
 

@@ -7,6 +7,7 @@ chain runs in blocks: between two blocks Python is in control, for a progress ba
 interruption.
 """
 
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -27,7 +28,10 @@ START = -1
 """The iteration before the first."""
 
 BLOCK = 50
-"""Iterations between two visits to Python."""
+"""Iterations at the most between two visits to Python."""
+
+BLOCK_SECONDS = 2.0
+"""About how long they may take: nothing can be shown, written or stopped before."""
 
 
 class Reach(NamedTuple):
@@ -216,13 +220,17 @@ def _run_chain(
         blocks, state, done = log.resume(_no_draws(len(start)), begin)
         progress(max(done + START, 0))
         state = begin if state is None else jax.tree.map(jnp.asarray, state)
-        for first in range(START + done, total, BLOCK):
-            span = np.array([first, min(first + BLOCK, total), adapting])
+        first, length = START + done, 1
+        while first < total:
+            began = time.monotonic()
+            used = min(length, total - first)
+            span = np.array([first, first + used, adapting])
             *state, out = _block(log_density, span, *state, target_acceptance, reach, data)
-            used = int(span[1] - span[0])
             blocks.append(jax.tree.map(lambda a, used=used: np.asarray(a)[:used], out))
-            log.add(blocks[-1], state, last=span[1] == total)
+            log.add(blocks[-1], state, last=first + used == total)
             progress(used - (first == START))
+            each = (time.monotonic() - began) / used
+            first, length = first + used, int(np.clip(BLOCK_SECONDS / each, 1, BLOCK))
     return jax.tree.map(lambda *a: np.concatenate(a)[-START:], *blocks)
 
 

@@ -9,7 +9,7 @@ from joblib import delayed
 
 from bne._bias import summarise
 from bne._partition import average_draws, average_values, make_law, parallel
-from bne._predictive import ConditionalDraws, invert
+from bne._predictive import check_levels, invert
 from bne._scaling import Scaling
 from bne._stages import Rows, Stage
 from bne._threads import single_blas_thread
@@ -42,37 +42,49 @@ class Answerer(NamedTuple):
 
     def __call__(self, rows: Rows) -> dict[str, Any]:
         """Columns of the table at a few rows."""
-        scale, levels = self.scaling.y_scale, np.tile(self.levels, (len(rows.f), 1))
-        with single_blas_thread():
-            draws = [whole.conditional(rows) for whole in self.wholes]
-            quantiles = np.mean([invert(d, levels) for d in draws], axis=0)
-            variances = self._variances(draws, rows)
-        missed = [
-            scale * (d.moments()[0] - weights @ rows.f.T)
-            for d, weights in zip(draws, self.weights, strict=True)
-        ]
-        bias = summarise(average_draws(missed), 0.9)
-        mean = np.mean([np.mean(d.moments()[0], axis=0) for d in draws], axis=0)
-        columns = {"mean": self.scaling.undo_outcome(mean), "sd": np.sqrt(variances["total"])}
-        values = self.scaling.undo_outcome(quantiles).T
+        scaling = self.scaling
+        parts = zip(self.wholes, self.weights, self.gaussians, strict=True)
+        with single_blas_thread():  # draws of one shard at a time
+            found = [self._of_one(*part, rows) for part in parts]
+        variances = [one.variances for one in found]
+        whole = variances[0]
+        if len(found) > 1:
+            whole = average_values(variances, make_law(self.wholes, rows, scaling).var())
+        bias = summarise(average_draws([one.missed for one in found]), 0.9)
+        mean = np.mean([one.mean for one in found], axis=0)
+        quantiles = np.mean([one.quantiles for one in found], axis=0)
+        columns = {"mean": scaling.undo_outcome(mean), "sd": np.sqrt(whole["total"])}
+        values = scaling.undo_outcome(quantiles).T
         columns |= {quantile_name(q): v for q, v in zip(self.levels, values, strict=True)}
-        columns |= {f"variance_{name}": variances[name] for name in NAMES}
+        columns |= {f"variance_{name}": whole[name] for name in NAMES}
         return columns | {"bias": bias.mean, "prob_models_too_low": bias.prob_positive}
 
-    def _variances(self, draws: list[ConditionalDraws], rows: Rows) -> dict[str, Array]:
-        """Parts of the variance."""
-        has_G, scale = self.wholes[0].features is not None, self.scaling.y_scale
-        parts = [
-            mean_variances(d if has_G else None, gaussian.moments(rows), scale)
-            for d, gaussian in zip(draws, self.gaussians, strict=True)
-        ]
-        if len(parts) == 1:
-            return parts[0]
-        return average_values(parts, make_law(self.wholes, rows, self.scaling).var())
+    def _of_one(self, whole: Stage, weights: Array, gaussian: AveragedForm, rows: Rows) -> "_One":
+        """Answers of one posterior, and nothing that is as large as its draws of G."""
+        draws, scale = whole.conditional(rows), self.scaling.y_scale
+        quantiles = invert(draws, np.tile(self.levels, (len(rows.f), 1)))
+        mean = draws.moments()[0]
+        has_G = draws.ratio is not None
+        return _One(
+            quantiles,
+            scale * (mean - weights @ rows.f.T),
+            np.mean(mean, axis=0),
+            mean_variances(draws if has_G else None, gaussian.moments(rows), scale),
+        )
+
+
+class _One(NamedTuple):
+    """Of one posterior: quantiles (n, Q), draws (S, n) of the bias, the mean, variances."""
+
+    quantiles: Array
+    missed: Array
+    mean: Array
+    variances: dict[str, Array]
 
 
 def prepare(model: Any, quantiles: Sequence[float] = QUANTILES) -> Answerer:
     """Everything that does not depend on the rows."""
+    check_levels(quantiles)
     wholes = model._thinned("full")
     weights = [whole.best_weights(model.posterior_.rows) for whole in wholes]
     gaussians = [closed.averaged() for closed in model._closed("full")]

@@ -22,6 +22,8 @@ def check_settings(model: Any) -> None:
     """Parameters that the model was made with."""
     for name, least in SIZES:
         value = getattr(model, name)
+        if name == "feature_points" and value is None:
+            continue
         if not isinstance(value, int | np.integer) or value < least:
             raise ValueError(f"`{name}` must be an integer >= {least}; got {value!r}.")
     if model.calibration not in (None, *CALIBRATIONS):

@@ -5,6 +5,7 @@ by chunk, by whatever scheduler dask is told to use.
 """
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,9 @@ def predict_grid(model: Any, grid: Any, *, quantiles: Sequence[float] = _table.Q
     names_out = _table.column_names(answerer)
     some = columns["column0"]
     template = xr.Dataset({name: some.astype(float) for name in names_out})
-    answers = xr.map_blocks(_block, columns, args=(model, answerer), template=template)
+    light = copy(model)
+    del light.posterior_  # the answerer has what answers need; every chunk's task carries both
+    answers = xr.map_blocks(_block, columns, args=(light, answerer), template=template)
     coordinates = {k: v for k, v in grid.coords.items() if set(v.dims) <= set(answers.dims)}
     return answers.assign_coords(coordinates).assign_attrs(grid.attrs)
 

@@ -5,7 +5,6 @@ import subprocess
 import sys
 import time
 
-import jax
 import numpy as np
 import pytest
 
@@ -54,14 +53,14 @@ def assert_same(model, unbroken):
 def test_killed_runs_go_on_to_the_same_draws(unbroken, tmp_path):
     """Killed whenever some more blocks are there: between stages, rounds and draws."""
     kills = 0
-    for target in (3, 14, 22):
+    for target in (5, 20, 40):  # of 48: the last is in the full stage
         process = subprocess.Popen([sys.executable, "-c", RUN, str(tmp_path)])
         while len(files(tmp_path)) < target and process.poll() is None:
             time.sleep(0.02)
         kills += process.poll() is None
         process.kill()
         process.wait()
-    assert kills >= 2
+    assert kills == 3
     before = len(files(tmp_path))
     assert_same(fit(tmp_path), unbroken)
     assert len(files(tmp_path)) > before
@@ -138,12 +137,16 @@ def test_other_data_or_settings_are_refused(tmp_path):
         fit(tmp_path, calibration=None)
 
 
-@pytest.mark.parametrize(("module", "name"), [(_checkpoint, "bne"), (jax, "jax")])
-def test_another_version_is_refused(module, name, tmp_path, monkeypatch):
+def test_another_version_is_refused(tmp_path, monkeypatch):
     """The rest of its draws would not be those of an unbroken run."""
     fit(tmp_path, calibration=None)
-    monkeypatch.setattr(module, "__version__", "0.0.1")
-    with pytest.raises(_checkpoint.CheckpointError, match=f"other {name}"):
+    monkeypatch.setattr(_checkpoint, "__version__", "0.0.1")
+    with pytest.raises(_checkpoint.CheckpointError, match="other bne"):
+        fit(tmp_path, calibration=None)
+    monkeypatch.undo()
+    real = _checkpoint.version
+    monkeypatch.setattr(_checkpoint, "version", lambda n: "0.0.1" if n == "blackjax" else real(n))
+    with pytest.raises(_checkpoint.CheckpointError, match="other blackjax"):
         fit(tmp_path, calibration=None)
 
 

@@ -68,3 +68,13 @@ def test_a_chunked_grid_is_lazy_and_written_by_chunks(model, grid, tmp_path):
 def test_a_grid_without_a_column_says_so(model, grid):
     with pytest.raises(ValueError, match=r"The grid has no \['b'\]"):
         predict_grid(model, grid.drop_vars("b"))
+
+
+def test_levels_that_are_none_are_refused_before_anything_is_computed(model, grid):
+    with pytest.raises(ValueError, match=r"`quantiles` must lie in \(0, 1\); got 5"):
+        predict_grid(model, grid, quantiles=[5, 95])
+
+
+def test_the_model_is_left_as_it_was(model, grid):
+    predict_grid(model, grid)
+    assert model.posterior_ is not None

@@ -22,6 +22,7 @@ from bne import (
     _joint,
     _model,
     _partition,
+    _posterior,
     _predictive,
     _table,
 )
@@ -370,7 +371,8 @@ def test_all_answers_of_a_partitioned_model(partitioned, tmp_path):
         total = parts.aleatoric + parts.parametric + parts.structural_delta
         total = total + parts.structural_G + parts.hyperparameters
         np.testing.assert_allclose(total, parts.total, atol=1e-10)
-    assert np.all(np.abs(model.detect_bias(X).delta.prob_positive - 0.5) <= 0.5)
+    bias = model.detect_bias(X).total
+    assert np.all((bias.lower <= bias.mean) & (bias.mean <= bias.upper))
     assert list(model.explain_weights().index) == [name for name, _ in EXPERTS]
     assert any(name.startswith("shard 1: ") for name in model.diagnostics().index)
     assert model.to_datatree(shard=1).posterior.sizes["row"] == 60
@@ -381,10 +383,34 @@ def test_all_answers_of_a_partitioned_model(partitioned, tmp_path):
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
     table = _table.answers(model, X)
     np.testing.assert_allclose(table["mean"], model.predict(X), rtol=1e-10)
-    variance = model.decompose(X, measure="variance").total
-    np.testing.assert_allclose(table["variance_total"], variance, rtol=1e-8)
+    variance = model.decompose(X, measure="variance").to_frame()
+    for name in variance:
+        np.testing.assert_allclose(table[f"variance_{name}"], variance[name], rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(table["prob_models_too_low"], bias.prob_positive, rtol=1e-12)
     quantiles = model.predict_quantiles(X, [0.05])[0.05]
     np.testing.assert_allclose(table["q05"], quantiles, rtol=1e-9)
+
+
+def epistemic(partitions):
+    """Mean epistemic variance of the additive ensemble, in the middle of the data."""
+    data = make_wave_1d(400, random_state=3)
+    settings = QUICK | {"calibration": None, "draws": 400}
+    model = BNERegressor(EXPERTS, partitions=partitions, **settings).fit(data.X, data.y)
+    near = data.X[np.abs(data.X["x"]) < 4][::10]
+    return np.mean(model.decompose(near, measure="variance").epistemic)
+
+
+def test_shards_know_as_much_as_all_rows_and_no_more(monkeypatch):
+    """Four shards of 100 rows, within a fifth of 400; without the power they know a quarter."""
+    whole = epistemic(1)
+    np.testing.assert_allclose(epistemic(4), whole, rtol=0.2)
+    plain = _posterior.sample_stages
+
+    def powerless(*given, **more):
+        return plain(*given, **(more | {"power": 1.0}))
+
+    monkeypatch.setattr(_posterior, "sample_stages", powerless)
+    assert epistemic(4) > 2.0 * whole
 
 
 def quantiles_of_shards(n_jobs, **changes):

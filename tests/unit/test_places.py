@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bne import BNERegressor, _gaussian, _joint, _model, _places
+from bne import BNERegressor, SamplingWarning, _gaussian, _joint, _model, _places
 from bne._gaussian import Hyperparameters
 from bne._kernels import make_feature_map, resolve_kernel
 from bne._logistic import Logistic
@@ -65,7 +65,7 @@ def test_a_residual_clear_of_the_experts_tells_rows_apart(stations):
     x, F, y = stations
     settings = {"calibration": None, "chains": 1, "warmup": 20, "draws": 20, "random_state": 0}
     X = np.column_stack([F, x])
-    with pytest.warns(Warning):
+    with pytest.warns(SamplingWarning):
         model = BNERegressor([("a", 0), ("b", 1)], orthogonalize=True, **settings).fit(X, y)
     rows = Rows(x, F)
     assert places_of(rows, None).shared

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from scipy import integrate, stats
 
-from bne import BNERegressor, _uncertainty
+from bne import BNERegressor, _table, _uncertainty
 from bne._divergence import divergences, equispaced
 from bne._uncertainty import PARTS
 from conftest import EXPERTS
@@ -80,8 +80,9 @@ def test_closed_moments_equal_those_of_the_draws(additive_model, wave):
     assert np.all(moments.v2 >= moments.v1 * (1 - 1e-10))
 
 
-@pytest.mark.parametrize("stage", ["ensemble", "additive"])
-@pytest.mark.parametrize("orthogonalize", [False, True])
+@pytest.mark.parametrize(
+    ("stage", "orthogonalize"), [("ensemble", False), ("additive", False), ("additive", True)]
+)
 def test_forms_averaged_before_rows_are_seen_equal_the_average(stage, orthogonalize, wave):
     """Length-scales are spread over all of the grid and beyond its ends."""
     settings = {"calibration": None, "chains": 1, "warmup": 60, "draws": 30, "random_state": 0}
@@ -213,3 +214,32 @@ def test_stages_differ_in_what_they_do_not_know(wave_model, wave):
     np.testing.assert_allclose(
         ensemble.mean, wave_model.predict_distribution(X, stage="ensemble").mean()
     )
+
+
+@pytest.mark.parametrize("name", ["wave_model", "cgp_model", "additive_model"])
+def test_the_table_of_answers_has_what_each_method_says(name, request, wave):
+    """Two ways: the table averages variances over the draws before it sees a row."""
+    model, X = request.getfixturevalue(name), wave.features(PLACES)
+    table = _table.answers(model, X)
+    parts = model.decompose(X, measure="variance").to_frame()
+    for part in parts:
+        np.testing.assert_allclose(table[f"variance_{part}"], parts[part], rtol=1e-7, atol=1e-11)
+    np.testing.assert_allclose(table["mean"], model.predict(X), rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(table["sd"] ** 2, parts["total"], rtol=1e-7)
+    bias = model.detect_bias(X).total
+    np.testing.assert_allclose(table["bias"], bias.mean, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(table["prob_models_too_low"], bias.prob_positive, rtol=1e-12)
+
+
+@pytest.mark.parametrize("orthogonalize", [False, True])
+def test_a_thinned_stage_says_what_the_whole_says(orthogonalize, wave):
+    """It keeps only the nodes of its length-scales."""
+    settings = {"calibration": None, "chains": 1, "warmup": 60, "draws": 40, "random_state": 0}
+    model = BNERegressor(EXPERTS, inputs=["x"], orthogonalize=orthogonalize, **settings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        stage = model.fit(wave.X, wave.y)._stage("additive")
+    rows, thinned = model._rows(wave.features(PLACES)), stage.thinned(7)
+    kept = np.linspace(0, 39, 7).round().astype(int)
+    assert len(thinned.residual.grid) < len(stage.residual.grid)
+    np.testing.assert_allclose(thinned.mu(rows), stage.mu(rows)[kept], rtol=1e-10, atol=1e-12)
