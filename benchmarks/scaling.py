@@ -1,7 +1,7 @@
 """Large data: time and memory as n grows, the partitioned against the full posterior, many rows.
 
 ``python benchmarks/run.py scaling`` goes on where it was killed; the whole takes about two hours on
-two cores. Parts: ``python benchmarks/scaling.py growth``, ``mixing``, ``partition`` or
+two cores. Parts: ``python benchmarks/scaling.py growth``, ``places``, ``mixing``, ``partition`` or
 ``predict``.
 """
 
@@ -19,10 +19,10 @@ import numpy as np
 import pandas as pd
 import psutil
 from full import capture, gradient_times
-from stages import min_ess
+from stages import min_ess, min_ess_of_answers
 from store import resume
 
-from bne import BNERegressor, _joint, _partition, _table
+from bne import BNERegressor, _joint, _partition, _places, _table
 
 SIZES = (1000, 3000, 10_000, 30_000)
 EXPERTS = [f"model{k}" for k in range(8)]
@@ -36,9 +36,10 @@ LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 class World:
     """Two inputs, eight models with smooth errors of their own and one in common, skewed noise."""
 
-    def __init__(self, n, seed=0):
+    def __init__(self, n, seed=0, places=None):
         rng = np.random.default_rng(seed)
-        self.X = features(rng.uniform(-3.0, 3.0, size=(n, 2)))
+        x = rng.uniform(-3.0, 3.0, size=(places or n, 2))
+        self.X = features(x if places is None else x[rng.integers(places, size=n)])
         x = self.X[["a", "b"]].to_numpy()
         scale = 0.3 + 0.1 * np.cos(x[:, 1])
         self.y = truth(x) + scale * (rng.gamma(2.0, size=n) - 2.0)
@@ -100,17 +101,17 @@ class NothingSampledError(Exception):
     """What the joint sampler was given, and where a chain would start."""
 
 
-def prepared(n):
+def prepared(n, places=None, **settings):
     """The data and a first position of the full stage at n rows; nothing is sampled."""
 
     def stop(data, mode, *_):
         raise NothingSampledError(data, _joint.starts(data, mode, 1, np.random.default_rng(0))[0])
 
-    world = World(n)
+    world = World(n, places=places)
     with mock.patch.object(_joint, "sample_joint", stop), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            regressor(**SHORT).fit(world.X, world.y)
+            regressor(**SHORT, **settings).fit(world.X, world.y)
         except NothingSampledError as found:
             return found.args
     raise RuntimeError("the joint sampler was not called")
@@ -120,6 +121,22 @@ def gradients(sizes):
     """Time per gradient at every size, in turns."""
     times = gradient_times([prepared(n) for n in sizes])
     return [{"n": n, "ms_per_gradient": ms} for n, ms in zip(sizes, times, strict=True)]
+
+
+def at_places(n, places):
+    """Time per gradient of rows that share their inputs: row by row, and place by place."""
+    with mock.patch.object(_places, "FEW", 0.0):
+        cases = {"row_by_row_128": prepared(n, places, feature_points=128)}
+    for points in (128, 512):
+        cases[f"by_place_{points}"] = prepared(n, places, feature_points=points)
+    times = gradient_times(list(cases.values()))
+    return {f"ms_{name}": ms for name, ms in zip(cases, times, strict=True)}
+
+
+def sharing():
+    """A month or so of a network of stations."""
+    keys = [{"n": 20_000, "places": 1000}]
+    return resume("scaling_places", keys, at_places).assign(case="places")
 
 
 def growth():
@@ -144,21 +161,7 @@ def mixed(n):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(world.X, world.y)
-    stage, rows, y = model._stage("full"), model.posterior_.rows, model.posterior_.y
-    kept = slice(0, n, n // 20)
-    conditional, places = stage.conditional(rows.part(kept)), np.arange(20)
-    mean, variance = conditional.moments()
-    draws = {
-        "noise_scale": stage.draws.sigma_eps[:, None],
-        "mu": conditional.mu,
-        "mean": mean,
-        "log_sd": 0.5 * np.log(variance),
-        "cdf": conditional.ratio.cdf(conditional.standardise(y[kept], places), places),
-    }
-    return {
-        f"min_ess_{name}": min_ess({i: stage.draws.by_chain(d) for i, d in enumerate(values.T)})
-        for name, values in draws.items()
-    }
+    return min_ess_of_answers(model, 20)
 
 
 def mixing():
@@ -331,7 +334,7 @@ def predict(rows=ROWS):
 
 def run():
     """All parts, one below the other."""
-    return pd.concat([growth(), mixing(), partition(), predict()]).to_dict("records")
+    return pd.concat([growth(), sharing(), mixing(), partition(), predict()]).to_dict("records")
 
 
 if __name__ == "__main__":
@@ -342,5 +345,5 @@ if __name__ == "__main__":
     elif sys.argv[1] == "predict":
         print(predict(int(sys.argv[2]) if len(sys.argv) > 2 else ROWS).to_string())
     else:
-        parts = {"growth": growth, "mixing": mixing, "partition": partition}
+        parts = {"growth": growth, "places": sharing, "mixing": mixing, "partition": partition}
         print(parts[sys.argv[1]]().to_string())

@@ -32,6 +32,26 @@ def min_ess(quantities):
     )
 
 
+def min_ess_of_answers(model, places):
+    """Of what G, mu and sigma_eps share at will, and of what data know, at some training rows."""
+    stage, posterior = model._stage("full"), model.posterior_
+    kept = slice(0, len(posterior.y), len(posterior.y) // places)
+    y = posterior.y[kept]
+    conditional, row = stage.conditional(posterior.rows.part(kept)), np.arange(len(y))
+    mean, variance = conditional.moments()
+    draws = {
+        "noise_scale": stage.draws.sigma_eps[:, None],
+        "mu": conditional.mu,
+        "mean": mean,
+        "log_sd": 0.5 * np.log(variance),
+        "cdf": conditional.ratio.cdf(conditional.standardise(y, row), row),
+    }
+    return {
+        f"min_ess_{name}": min_ess({i: stage.draws.by_chain(d) for i, d in enumerate(values.T)})
+        for name, values in draws.items()
+    }
+
+
 def plain(n, warmup=200, draws=200, chains=1):
     """The same posterior by `plain_numpyro.additive`; seconds with compilation (a few of them)."""
     import jax

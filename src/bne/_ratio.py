@@ -276,7 +276,7 @@ def _on_nodes(series: Any, construction: Construction) -> OnNodes:
     h, slope = jax.jvp(lambda s: construction.log_link(s, jnp), (s,), (s_slope,))
     top = jnp.max(h, axis=2, keepdims=True)
     h -= top
-    r = jnp.exp2(np.log2(np.e) * h)  # in double precision three times as fast as exp
+    r = jnp.exp(h)
     return OnNodes(h, slope, top, r, r @ weights.T)
 
 
@@ -309,13 +309,14 @@ def _tabulate(on: OnNodes) -> Tables:
 
 
 def _running_sums(a: Any) -> Any:
-    """Cumulative sums along the last axis by products with triangles, within and between tens.
+    """Cumulative sums along the last axis by products with triangles, within and between groups.
 
     XLA's own take three times as long.
     """
-    tens = a.reshape(*a.shape[:-1], -1, 10)
-    within = tens @ np.triu(np.ones((10, 10)))
-    before = within[..., -1] @ np.triu(np.ones((tens.shape[-2],) * 2), 1)
+    size = next(k for k in (10, 8, 5, 4, 2, 1) if a.shape[-1] % k == 0)
+    groups = a.reshape(*a.shape[:-1], -1, size)
+    within = groups @ np.triu(np.ones((size, size)))
+    before = within[..., -1] @ np.triu(np.ones((groups.shape[-2],) * 2), 1)
     return (within + before[..., None]).reshape(a.shape)
 
 

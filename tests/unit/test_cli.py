@@ -76,6 +76,24 @@ def test_every_setting_of_the_sampler_reaches_the_model(folder):
     assert (model.orthogonalize, model.length_scales) == (True, "per_input")
 
 
+def test_partitions_checkpoints_and_jobs_reach_the_model(folder):
+    options = ["--partitions", 2, "--jobs", 2, "--checkpoint", folder / "run"]
+    results = [
+        run("fit", folder / "data.csv", *COLUMNS, *QUICK, *options, "-o", folder / f"{i}.bne")
+        for i in (1, 2)
+    ]
+    assert [r.exit_code for r in results] == [0, 0], results[0].output
+    first, again = (bne.load(folder / f"{i}.bne") for i in (1, 2))
+    assert len(first.posterior_.shards) == 2
+    assert {path.name for path in (folder / "run").iterdir()} == {"run.json", "shard0", "shard1"}
+    X = pd.read_csv(folder / "data.csv")[list(first.feature_names_in_)]
+    np.testing.assert_array_equal(first.predict(X), again.predict(X))
+    other = ["--partitions", 2, "--checkpoint", folder / "run", "--draws", 51, "--calibration"]
+    result = run("fit", folder / "data.csv", *COLUMNS, *other, "none", "-o", folder / "3.bne")
+    assert result.exit_code == 1
+    assert "belongs to a run with other draws" in result.output
+
+
 @pytest.mark.filterwarnings("default")
 def test_a_fit_without_inputs_says_what_is_missing(folder):
     columns = [c for c in COLUMNS if c not in ("--inputs", "x")]
