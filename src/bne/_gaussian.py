@@ -88,11 +88,11 @@ def spectral_table(
     n, k = T.shape
     J = len(table)
     places = every_row(n) if places is None else places
-    root, folded = np.sqrt(places.sums(np.ones(n)))[:, None], places.folded(T)
+    folded = places.folded(T)
     s2, projected = np.zeros((J, rank)), np.zeros((J, rank, k))
     rest = np.empty((J, k, k))
     for j in range(J):
-        s2_j, UT = _spectrum(root * table[j], folded)
+        s2_j, UT = _spectrum(places.raised(table[j]), folded)
         s2[j, : len(s2_j)], projected[j, : len(s2_j)] = s2_j, UT
         rest[j] = T.T @ T - UT.T @ UT
     return SpectralTable(log_ell, s2, projected, rest, float(n))
@@ -242,8 +242,8 @@ def gram_table(
     J, U, m = table.shape
     n, K = F.shape
     places = every_row(n) if places is None else places
-    table = np.sqrt(places.sums(np.ones(n)))[:, None] * table
-    features = np.concatenate([np.broadcast_to(places.folded(F), (J, U, K)), table], axis=2)
+    folded = np.broadcast_to(places.folded(F), (J, U, K))
+    features = np.concatenate([folded, places.raised(table)], axis=2)
     gram = np.zeros((J, 4, K + m, K + m))
     for d in range(4):
         gram[: J - d, d] = features[: J - d].transpose(0, 2, 1) @ features[d:]

@@ -54,6 +54,9 @@ CALIBRATION_POINTS = 32
 COORDINATE_ROWS = 50_000
 """Rows at the most that h's features are made orthogonal on: those of all are not held at once."""
 
+ROUGHLY = 100_000
+"""Neighbourhoods hold the root of the number of rows, up to this number."""
+
 ROW_BUCKETS = np.round(64 * 2 ** np.append(np.arange(8) / 2, np.arange(64, 384) / 16)).astype(int)
 """Rows are padded to the next of these: data sets of nearby sizes share one compiled program.
 Beyond a thousand rows idle ones cost more than a compilation, and there are at most 5% of them."""
@@ -189,11 +192,13 @@ def row_weights(x: Array, resid: Array) -> Array:
 
     Only the sampler's coordinates depend on it. Its geometric mean is 1, as eta's definition asks.
     """
-    k = int(np.ceil(np.sqrt(len(resid))))
+    k = int(np.ceil(np.sqrt(min(len(resid), ROUGHLY))))
     if x.shape[1] == 0 or k < 3:
         return np.ones(len(resid))
-    neighbours = cKDTree(x).query(x, k=k)[1]
-    log_variance = np.log(np.mean(resid[neighbours] ** 2, axis=1) + 1e-3 * np.mean(resid**2))
+    tree, square = cKDTree(x), resid**2
+    parts = np.array_split(x, -(-len(x) // COORDINATE_ROWS))
+    local = np.concatenate([np.mean(square[tree.query(p, k=k)[1]], axis=1) for p in parts])
+    log_variance = np.log(local + 1e-3 * np.mean(square))
     return np.exp(np.mean(log_variance) - log_variance)
 
 

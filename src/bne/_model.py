@@ -402,5 +402,5 @@ def without_experts(
     seen, size, _ = np.linalg.svd(places.folded(E, weights), full_matrices=False)
     left = 1.0 - share * (2.0 - share) * size**2
     lost = 1.0 - np.sqrt(np.where(left > 1e-12, left, 0.0))
-    weighted = np.sqrt(places.sums(weights))[:, None] * table
+    weighted = places.raised(table, weights)
     return weighted - (lost * seen) @ (seen.T @ weighted)

@@ -40,11 +40,18 @@ class Places(NamedTuple):
         np.add.at(out, self.of_row, values)
         return out
 
+    def raised(self, values: Array, weights: Array | None = None) -> Array:
+        """Values (..., U, m) times the root of the weight of their place."""
+        if weights is None and not self.shared:
+            return values
+        weights = np.ones(len(self.of_row)) if weights is None else weights
+        return np.sqrt(self.sums(weights))[:, None] * values
+
     def folded(self, values: Array, weights: Array | None = None) -> Array:
         """What of (n, ...) an array that is constant at each place can see: (U, ...).
 
-        With D the rows' weights and ``C = places.sums(weights)``, ``sqrt(C) a`` at the places
-        stands for ``sqrt(D) a`` at the rows, in all products with itself and with this.
+        With D the rows' weights and C those of the places, `raised` ``sqrt(C) a`` stands for
+        ``sqrt(D) a`` at the rows in all products with itself, and with this for ``sqrt(D) values``.
         """
         weights = np.ones(len(self.of_row)) if weights is None else weights
         column = (slice(None), *[None] * (values.ndim - 1))

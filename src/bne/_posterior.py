@@ -87,7 +87,8 @@ def make_design(
     ell, residual, relevance = UNUSED, None, np.ones(rows.x.shape[1])
     if kernel is not None and rows.x.shape[1] > 0:
         if feature_points is None:
-            feature_points = enough_points(rows.x, partitions)
+            places = len(rows.x) if orthogonalize else len(find_places(rows.x).first)
+            feature_points = enough_points(len(rows.x) / partitions / places)
         ell, residual = make_residual(
             kernel,
             rows,
@@ -105,10 +106,9 @@ def make_design(
     return Design(residual, features, Priors(ell))
 
 
-def enough_points(x: Array, partitions: int) -> int:
+def enough_points(rows_a_place: float) -> int:
     """As many feature points as cost about what the rows of a part do."""
-    at_once = len(x) / partitions / len(find_places(x).first)
-    return int(np.clip(POINTS * at_once, POINTS, MOST_POINTS))
+    return int(np.clip(POINTS * rows_a_place, POINTS, MOST_POINTS))
 
 
 def sample_stages(
