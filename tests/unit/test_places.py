@@ -5,7 +5,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bne import BNERegressor, SamplingWarning, _gaussian, _joint, _model, _places
+from bne import (
+    BNERegressor,
+    SamplingWarning,
+    _gaussian,
+    _joint,
+    _kernels,
+    _model,
+    _places,
+    _posterior,
+)
 from bne._gaussian import Hyperparameters
 from bne._kernels import make_feature_map, resolve_kernel
 from bne._logistic import Logistic
@@ -148,8 +157,47 @@ def test_the_joint_density_needs_to_know_how_many_rows_are_at_a_place(densities)
         assert abs(density(by_place._replace(**changes))[0] - expected) > 1e-3
 
 
+@pytest.mark.parametrize(
+    ("rows_a_place", "expected"), [(1.0, 128), (1.5, 192), (20.0, 512), (0.2, 128)]
+)
+def test_where_many_rows_share_a_place_there_are_more_points(rows_a_place, expected):
+    assert _posterior.enough_points(rows_a_place) == expected
+
+
+def test_points_are_chosen_for_places_and_for_rows_that_experts_tell_apart(stations):
+    rng = np.random.default_rng(4)
+    x = np.repeat(rng.normal(size=(600, 2)), 3, axis=0)
+    rows, y = Rows(x, rng.normal(size=(1800, 2))), rng.normal(size=1800)
+    given = {"kernel": resolve_kernel("matern32"), "calibration": None, "per_input": False}
+    given |= {"feature_points": None, "seed": 0}
+
+    def points(**more):
+        design = _posterior.make_design(rows, y, **given, **more)
+        return len(design.residual.feature_map.points)
+
+    assert points(orthogonalize=False) == 384
+    assert points(orthogonalize=False, partitions=2) == 192
+    assert points(orthogonalize=True) == 128
+
+
+def test_neighbourhoods_in_parts_are_those_of_all(stations, monkeypatch):
+    x, _, y = stations
+    whole = _joint.row_weights(x, y)
+    monkeypatch.setattr(_joint, "COORDINATE_ROWS", 7)
+    np.testing.assert_allclose(_joint.row_weights(x, y), whole, rtol=1e-12)
+    assert np.ptp(whole) > 0.1
+
+
+def test_points_of_very_many_rows_are_chosen_among_some(monkeypatch):
+    x = np.random.default_rng(5).normal(size=(400, 2))
+    monkeypatch.setattr(_kernels, "CANDIDATES", 50)
+    points = _kernels.choose_points(resolve_kernel("matern32"), x, 20, 0)
+    assert points.shape == (20, 2) and len(np.unique(points, axis=0)) == 20
+    assert {tuple(p) for p in points} <= {tuple(p) for p in x}
+
+
 def test_a_fit_at_places_has_the_posterior_of_the_rows(stations, monkeypatch):
-    """Quantiles within their Monte-Carlo error; with every place counted once they are not."""
+    """Quantiles of two seeds differ by .025; those of another posterior would by a share of .76."""
     x, F, y = stations
     settings = {"chains": 2, "warmup": 200, "draws": 400, "random_state": 0, "n_jobs": 2}
 
@@ -160,4 +208,4 @@ def test_a_fit_at_places_has_the_posterior_of_the_rows(stations, monkeypatch):
 
     ours = quantiles()
     monkeypatch.setattr(_places, "FEW", 0.0)
-    np.testing.assert_allclose(ours, quantiles(), atol=0.12)
+    np.testing.assert_allclose(ours, quantiles(), atol=0.05)
