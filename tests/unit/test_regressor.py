@@ -103,7 +103,13 @@ def test_the_warning_names_what_is_slowest():
     good, walk = rng.normal(size=(2, 4, 500))
     table = summarise({"good": good, "walk": np.cumsum(walk, axis=1), "good too": walk})
     statistics = {"diverging": np.zeros((4, 500), bool), "energy": good}
-    with pytest.warns(SamplingWarning, match=r"R-hat.*, walk\): .*size.*, walk\): raise `draws`"):
+    with pytest.warns(SamplingWarning, match=r"R-hat.*: walk\): .*size.*: walk\): raise `draws`"):
+        warn_if_unhealthy("full", table, statistics)
+    names = {"good": good} | {f"walk{i}": np.cumsum(walk, axis=1) + i * good for i in range(5)}
+    table = summarise(names)
+    slow = table["ess_bulk"].sort_values().index[:3]
+    table["ess_tail"] = table["ess_bulk"]
+    with pytest.warns(SamplingWarning, match=rf"400: {', '.join(slow)} and 2 more\)"):
         warn_if_unhealthy("full", table, statistics)
 
 
