@@ -15,14 +15,18 @@ import warnings
 from contextlib import contextmanager
 from unittest import mock
 
+import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import psutil
 from full import capture, gradient_times
 from stages import min_ess, min_ess_of_answers
-from store import resume
+from store import FOLDER, resume
 
 from bne import BNERegressor, _joint, _partition, _places, _table
+
+mpl.use("Agg")
 
 SIZES = (1000, 3000, 10_000, 30_000)
 EXPERTS = [f"model{k}" for k in range(8)]
@@ -145,8 +149,36 @@ def growth():
     times = resume("scaling_gradients", keys, lambda sizes: alone("gradients", sizes))
     keys = [{"n": n, "warmup": SHORT["warmup"]} for n in SIZES]
     rows = resume("scaling_growth", keys, grown).merge(times.drop(columns="sizes"), on="n")
+    draw(rows)
     slopes = {f"exponent_{c}": exponents(rows, c) for c in ("ms_per_gradient", "peak_gb")}
     return rows.assign(case="growth", **slopes)
+
+
+PANELS = {
+    "ms_per_gradient": "time per gradient, ms",
+    "peak_gb": "peak memory of a fit, GB",
+    "seconds_to_ess_400": "seconds to ESS 400",
+}
+
+
+def draw(rows):
+    """Three curves, with a line of slope 1 through the first point of each."""
+    figure, axes = plt.subplots(1, 3, figsize=(9.6, 3.0), constrained_layout=True)
+    for axis, (column, label) in zip(axes, PANELS.items(), strict=True):
+        first = rows.iloc[0]
+        linear = first[column] * rows["n"] / first["n"]
+        axis.loglog(rows["n"], linear, ":", color="grey", label="proportional to n")
+        axis.loglog(rows["n"], rows[column], "o-", label="measured")
+        axis.set(title=label, xlabel="rows")
+        axis.set_xticks(rows["n"], [f"{n:,}" for n in rows["n"]])
+        axis.yaxis.set_major_locator(mpl.ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+        axis.minorticks_off()
+        axis.title.set_fontsize("medium")
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0].legend(frameon=False)
+    figure.savefig(FOLDER.parents[1] / "docs" / "images" / "scaling.png", dpi=100)
+    plt.close(figure)
 
 
 def exponents(rows, column):
