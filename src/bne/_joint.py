@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.spatial import cKDTree
 
+from bne._axes import expert_axes, without_experts
 from bne._calibration import Basis, Construction, cosines, quadrature
 from bne._cgp import ConstrainedGP
 from bne._checkpoint import NO_CHECKPOINT, Checkpoint
@@ -32,10 +33,8 @@ from bne._model import (
     FullHyperparameters,
     FullPriors,
     dimension,
-    expert_axes,
     log_density,
     transform,
-    without_experts,
 )
 from bne._places import Places, every_row
 from bne._priors import InverseGamma, Priors, fit_inverse_gamma, length_scale_grid

@@ -29,9 +29,7 @@ import numpy as np
 from bne._calibration import Construction, cosines, log_base, quadrature
 from bne._gaussian import noise_scale
 from bne._kernels import interpolation
-from bne._places import Places
 from bne._priors import InverseGamma, Priors, half_normal_log_density
-from bne._typing import Array
 
 GAUGE = 0.25
 """Standard deviation, a priori, of the log of the noise's scale (the rows' root mean square) in
@@ -84,7 +82,7 @@ class FullData(NamedTuple):
         Principal features of delta; ``gram`` (J, m) their weighted squares clear of the experts,
         ``cross`` (J, m, K) their weighted products with ``E``; ``grid`` (J,) log length-scales.
     E : (n, K), s : (K,), U : (K, K)
-        ``F U = E sqrt(s)``, the columns of E orthonormal in the weighted product (`expert_axes`).
+        ``F U = E sqrt(s)``, the columns of E orthonormal in the weighted product (`bne._axes`).
     A_G : (J, U, m_G)
         Features of h in x; ``gram_x`` and ``sum_x`` (J, m_G) their squares and sums over rows;
         ``grid_x`` (J,).
@@ -378,29 +376,3 @@ def log_density(position: Any, data: FullData) -> Any:
     idle = jnp.where(jnp.isnan(data.pinned), 0.0, position[: len(data.pinned)] - data.pinned)
     extra -= 0.5 * jnp.sum(idle**2)
     return likelihood + log_prior(state, data.priors) + state.log_determinant + extra
-
-
-def expert_axes(F: Array, weights: Array) -> tuple[Array, Array, Array]:
-    """E, s and U with ``F U = E sqrt(s)`` and ``E^T D E = I``, D the rows' weights.
-
-    Directions that the experts do not span have s = 0 and a zero column in E.
-    """
-    s, U = np.linalg.eigh((F * weights[:, None]).T @ F)
-    spanned = s > 1e-12 * np.max(s, initial=0.0)
-    s = np.where(spanned, s, 0.0)
-    return np.where(spanned, F @ U, 0.0) / np.sqrt(np.where(spanned, s, 1.0)), s, U
-
-
-def without_experts(
-    table: Array, E: Array, weights: Array, places: Places, share: float = 1.0
-) -> Array:
-    """Weighted features (J, U, m) less this share of what the experts can express.
-
-    With D the rows' weights, products of the answer's columns are those of ``sqrt(D) (I - share E
-    E^T D) a`` at the rows.
-    """
-    seen, size, _ = np.linalg.svd(places.folded(E, weights), full_matrices=False)
-    left = 1.0 - share * (2.0 - share) * size**2
-    lost = 1.0 - np.sqrt(np.where(left > 1e-12, left, 0.0))
-    weighted = places.raised(table, weights)
-    return weighted - (lost * seen) @ (seen.T @ weighted)

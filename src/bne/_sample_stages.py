@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from bne import _gaussian, _joint
+from bne._axes import expert_axes, without_experts
 from bne._checkpoint import NO_CHECKPOINT, Checkpoint
 from bne._gaussian import Hyperparameters
 from bne._geometry import Laplace, laplace
@@ -23,7 +24,6 @@ from bne._kernels import (
     spacing_and_range,
 )
 from bne._linalg import projection_coefficients
-from bne._model import expert_axes, without_experts
 from bne._places import Places
 from bne._priors import InverseGamma, Priors, fit_inverse_gamma, length_scale_grid
 from bne._relevance import fit_relevance

@@ -8,6 +8,7 @@ import pytest
 from bne import (
     BNERegressor,
     SamplingWarning,
+    _axes,
     _gaussian,
     _joint,
     _kernels,
@@ -101,15 +102,15 @@ def test_products_clear_of_the_experts_are_those_of_the_rows(stations, tables, s
     _, F, _ = stations
     table, places, at_places = tables
     weights = np.random.default_rng(2).uniform(0.2, 3.0, size=len(F))
-    E = _model.expert_axes(F, weights)[0]
+    E = _axes.expert_axes(F, weights)[0]
     root = np.sqrt(weights)[:, None]
     dense = root * table - share * (root * E) @ ((weights[:, None] * E).T @ table)
-    ours = _model.without_experts(at_places, E, weights, places, share)
+    ours = _axes.without_experts(at_places, E, weights, places, share)
     assert ours.shape[1] == 9
     for j, k in ((0, 0), (4, 4), (4, 5)):
         np.testing.assert_allclose(ours[j].T @ ours[k], dense[j].T @ dense[k], atol=1e-11)
     every = _places.every_row(len(F))
-    plain = _model.without_experts(table, E, weights, every, share)
+    plain = _axes.without_experts(table, E, weights, every, share)
     np.testing.assert_allclose(plain, dense, atol=1e-12)
 
 
