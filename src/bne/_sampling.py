@@ -229,7 +229,7 @@ def _run_chain(
             blocks.append(jax.tree.map(lambda a, used=used: np.asarray(a)[:used], out))
             log.add(blocks[-1], state, last=first + used == total)
             progress(used - (first == START))
-            each = (time.monotonic() - began) / used
+            each = max(time.monotonic() - began, 1e-3) / used  # some clocks are coarse
             first, length = first + used, int(np.clip(BLOCK_SECONDS / each, 1, BLOCK))
     return jax.tree.map(lambda *a: np.concatenate(a)[-START:], *blocks)
 

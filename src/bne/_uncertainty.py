@@ -7,7 +7,7 @@ its hyperparameters, the closed-form variances of the experts' part alone (v1) a
 the epistemic part is G's. Nothing is clipped.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -225,8 +225,8 @@ def split(
     """The parts at a few rows; `conditional` is None where G = I."""
     draws = _by_draw(conditional, moments, measure)
     has_G = conditional is not None
-    values = _completed({k: np.mean(d, axis=0) for k, d in draws.items()}, has_G, np.subtract)
-    squares = _completed({k: batch_variance(d) for k, d in draws.items()}, has_G, np.add)
+    values = _completed({k: np.mean(d, axis=0) for k, d in draws.items()}, has_G, -1.0)
+    squares = _completed({k: batch_variance(d) for k, d in draws.items()}, has_G, 1.0)
     mean = values.pop("mean", None)
     errors = {name: np.sqrt(squares[name]) for name in NAMES}
     if measure == "variance":
@@ -242,7 +242,7 @@ def mean_variances(
     """Parts of the variance without their errors: moments of an `AveragedForm` will do."""
     draws = _by_draw(conditional, moments, "variance")
     means = {k: np.mean(d, axis=0) for k, d in draws.items()}
-    values = _completed(means, conditional is not None, np.subtract)
+    values = _completed(means, conditional is not None, -1.0)
     return {name: values[name] * y_scale**2 for name in NAMES}
 
 
@@ -254,13 +254,11 @@ def _by_draw(
     return of_gaussian(moments) | ({} if conditional is None else of_full(conditional))
 
 
-def _completed(
-    parts: dict[str, Array], has_G: bool, minus: Callable[[Array, Array], Array]
-) -> dict[str, Array]:
-    """With what follows from the others; for squared errors, `minus` adds."""
+def _completed(parts: dict[str, Array], has_G: bool, sign: float) -> dict[str, Array]:
+    """With what follows from the others: values are taken off each other, squared errors add."""
     known = np.sum([parts[name] for name in THREE], axis=0)
     epistemic = parts["epistemic"] if has_G else known
-    structural_G = minus(epistemic, known) if has_G else np.zeros_like(known)
+    structural_G = epistemic + sign * known if has_G else np.zeros_like(known)
     total = parts["aleatoric"] + epistemic
     return parts | {"epistemic": epistemic, "structural_G": structural_G, "total": total}
 
