@@ -281,15 +281,29 @@ def predict_experts(
 
 
 def take_columns(X: Any, positions: Sequence[int]) -> Any:
-    """Columns of a frame or an array, by position."""
-    return X.iloc[:, list(positions)] if isinstance(X, pd.DataFrame) else X[:, list(positions)]
+    """Columns of a frame or an array, by position; row after row in memory."""
+    if isinstance(X, pd.DataFrame):
+        return by_rows_in_memory(X.iloc[:, list(positions)])
+    return np.ascontiguousarray(X[:, list(positions)])
+
+
+def by_rows_in_memory(X: pd.DataFrame) -> pd.DataFrame:
+    """Store a frame of numbers as one array of float64, row after row.
+
+    Sums in another order differ in the last digit. So the same values must lie in memory in the
+    same way, whatever they came in. A frame with other columns than numbers stays as it is.
+    """
+    if not all(isinstance(t, np.dtype) and t.kind in "iuf" for t in X.dtypes):
+        return X
+    values = np.ascontiguousarray(X.to_numpy(np.float64))
+    return pd.DataFrame(values, index=X.index, columns=X.columns, copy=False)
 
 
 def numeric(X: Any, positions: Sequence[int]) -> Array:
     """Columns as finite float64; the error names the column that is not."""
     part = take_columns(X, positions)
     if not isinstance(part, pd.DataFrame):
-        return np.asarray(part, dtype=np.float64)
+        return np.ascontiguousarray(part, dtype=np.float64)
     columns = []
     for name in part.columns:
         if part[name].dtype.kind in "mM":
@@ -309,4 +323,6 @@ def numeric(X: Any, positions: Sequence[int]) -> Array:
             raise ValueError(
                 f"Input X contains NaN or infinity in column {name!r}. Impute or drop those rows."
             )
-    return np.column_stack(columns) if columns else np.empty((len(part), 0))
+    if not columns:
+        return np.empty((len(part), 0))
+    return np.ascontiguousarray(np.column_stack(columns))

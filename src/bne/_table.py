@@ -47,13 +47,14 @@ class Answerer(NamedTuple):
         with single_blas_thread():  # draws of one shard at a time
             found = [self._of_one(*part, rows) for part in parts]
         variances = [one.variances for one in found]
-        whole = variances[0]
+        whole, variance = variances[0], found[0].variance * scaling.y_scale**2
         if len(found) > 1:
-            whole = average_values(variances, make_law(self.wholes, rows, scaling).var())
+            variance = make_law(self.wholes, rows, scaling).var()
+            whole = average_values(variances, variance)
         bias = summarise(average_draws([one.missed for one in found]), 0.9)
         mean = np.mean([one.mean for one in found], axis=0)
         quantiles = np.mean([one.quantiles for one in found], axis=0)
-        columns = {"mean": scaling.undo_outcome(mean), "sd": np.sqrt(whole["total"])}
+        columns = {"mean": scaling.undo_outcome(mean), "sd": np.sqrt(variance)}
         values = scaling.undo_outcome(quantiles).T
         columns |= {quantile_name(q): v for q, v in zip(self.levels, values, strict=True)}
         columns |= {f"variance_{name}": whole[name] for name in NAMES}
@@ -63,22 +64,35 @@ class Answerer(NamedTuple):
         """Answers of one posterior, and nothing that is as large as its draws of G."""
         draws, scale = whole.conditional(rows), self.scaling.y_scale
         quantiles = invert(draws, np.tile(self.levels, (len(rows.f), 1)))
-        mean = draws.moments()[0]
+        mean, variance = draws.moments()
         has_G = draws.ratio is not None
         return _One(
             quantiles,
             scale * (mean - weights @ rows.f.T),
             np.mean(mean, axis=0),
+            np.mean(variance, axis=0) + np.var(mean, axis=0),
             mean_variances(draws if has_G else None, gaussian.moments(rows), scale),
         )
 
 
 class _One(NamedTuple):
-    """Of one posterior: quantiles (n, Q), draws (S, n) of the bias, the mean, variances."""
+    """What one posterior says at n rows.
+
+    Attributes
+    ----------
+    quantiles : (n, Q)
+    missed : (S, n)
+        Draws of the bias.
+    mean, variance : (n,)
+        Of its predictive law.
+    variances : dict of (n,)
+        The parts of its variance.
+    """
 
     quantiles: Array
     missed: Array
     mean: Array
+    variance: Array
     variances: dict[str, Array]
 
 

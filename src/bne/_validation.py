@@ -43,12 +43,11 @@ def check_settings(model: Any) -> None:
 def check_rows(model: Any, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
     """Scikit-learn's checks; a frame stays a frame, so that experts see its column names."""
     if not isinstance(X, pd.DataFrame):
+        how: dict[str, Any] = {"dtype": np.float64, "order": "C"}
         if y is None and not reset:
-            return validate_data(model, X, reset=False, dtype=np.float64), np.empty(0)
-        X, y = validate_data(
-            model, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=MIN_ROWS
-        )
-        return X, np.asarray(y, dtype=np.float64)
+            return validate_data(model, X, reset=False, **how), np.empty(0)
+        X, y = validate_data(model, X, y, y_numeric=True, ensure_min_samples=MIN_ROWS, **how)
+        return X, np.ascontiguousarray(y, dtype=np.float64)
     validate_data(model, X, y if reset else "no_validation", reset=reset, skip_check_array=True)
     if len(X) < (MIN_ROWS if reset else 1):
         raise ValueError(
@@ -63,7 +62,7 @@ def check_rows(model: Any, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
     y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
     if len(y) != len(X):
         raise ValueError(f"X has {len(X)} rows but y has {len(y)}. Pass one y for each row.")
-    return X, y
+    return X, np.ascontiguousarray(y)
 
 
 def drop_unpredicted(x: Array, f: Array, y: Array) -> tuple[Array, Array, Array]:

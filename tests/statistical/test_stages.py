@@ -12,7 +12,7 @@ from bne._sample_stages import sample_stage
 from bne._sampling import SamplerSettings
 from bne._stages import Residual, Rows
 from bne.datasets import make_wave_1d
-from conftest import EXPERTS
+from conftest import EXPERTS, shifted
 
 PRIORS = Priors(InverseGamma(3.0, 2.0))
 
@@ -57,12 +57,14 @@ def sampled(x, F, y, priors=PRIORS):
     grid = length_scale_grid(priors.ell, 32)
     residual = Residual(make_feature_map(resolve_kernel("matern32"), x, grid), None)
     settings = SamplerSettings(4, 500, 1500, 0.8, 2)
-    stage, _ = sample_stage(Rows(x, F), y, residual, priors, settings, np.random.SeedSequence(0))
+    stage, _ = sample_stage(
+        Rows(x, F), y, residual, priors, settings, np.random.SeedSequence(shifted(0))
+    )
     return stage.draws.position
 
 
 def test_collapsed_posterior_equals_grid_integration():
-    rng = np.random.default_rng(5)
+    rng = np.random.default_rng(shifted(5))
     x = np.sort(rng.uniform(-2, 2, size=(25, 1)), axis=0)
     F = np.column_stack([np.sin(x[:, 0]), np.ones(25)])
     y = F @ [0.8, 0.3] + 0.4 * np.sin(3 * x[:, 0]) + 0.3 * rng.normal(size=25)
@@ -83,8 +85,8 @@ def test_collapsed_posterior_equals_grid_integration():
 
 @pytest.mark.parametrize("n", [100, 500])
 def test_default_settings_sample_well(n):
-    data = make_wave_1d(n, random_state=1)
-    model = BNERegressor(EXPERTS, inputs=["x"], calibration=None, random_state=0, n_jobs=2)
+    data = make_wave_1d(n, random_state=shifted(1))
+    model = BNERegressor(EXPERTS, inputs=["x"], calibration=None, random_state=shifted(0), n_jobs=2)
     model.fit(data.X, data.y)
     for stage in ("ensemble", "additive"):
         table = model.diagnostics(stage)
@@ -95,7 +97,7 @@ def test_default_settings_sample_well(n):
 
 def test_intervals_cover_where_the_model_is_right():
     """Gaussian truth: 90% intervals of both stages cover 90%, within Monte-Carlo error."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(shifted(0))
     inside = {"ensemble": [], "additive": []}
     for seed in range(8):
         x = rng.uniform(-2, 2, size=(400, 1))

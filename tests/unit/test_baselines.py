@@ -21,13 +21,14 @@ from bne.baselines import (
     QuantileLaw,
 )
 from bne.datasets import make_wave_1d
+from conftest import shifted
 
 EXPERTS = ["rbf_short", "rbf_long", "periodic"]
 
 
 @pytest.fixture(scope="module")
 def data():
-    return make_wave_1d(80, random_state=3)
+    return make_wave_1d(80, random_state=shifted(3))
 
 
 def test_a_mixture_of_one_is_a_gaussian():
@@ -44,7 +45,7 @@ def test_a_mixture_of_one_is_a_gaussian():
 
 
 def test_crps_equals_the_integral_of_squares():
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(shifted(0))
     weights = rng.dirichlet(np.ones(4), size=3)
     law = Mixture(rng.normal(size=(3, 4)), rng.uniform(0.3, 1.0, size=(3, 4)), weights)
     y, z = rng.normal(size=3), np.linspace(-12, 12, 48_001)
@@ -87,9 +88,9 @@ def test_a_collapsed_bandwidth_gives_the_nearest_point(data):
 
 def test_stacking_finds_the_mixture():
     """y follows one expert seven times in ten, the other three."""
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(shifted(1))
     n = 1500
-    X = make_wave_1d(n, random_state=0).X.assign(a=rng.normal(scale=3, size=n))
+    X = make_wave_1d(n, random_state=shifted(0)).X.assign(a=rng.normal(scale=3, size=n))
     X = X.assign(b=rng.normal(scale=3, size=n))
     first = rng.uniform(size=n) < 0.7
     y = np.where(first, X["a"], X["b"]) + 0.5 * rng.normal(size=n)
@@ -103,8 +104,8 @@ def test_stacking_finds_the_mixture():
 
 def test_mixture_of_experts_follows_x():
     """One expert is right on the left, the other on the right."""
-    rng = np.random.default_rng(2)
-    data = make_wave_1d(200, random_state=0)
+    rng = np.random.default_rng(shifted(2))
+    data = make_wave_1d(200, random_state=shifted(0))
     x = data.X["x"].to_numpy()
     X = data.X.assign(a=np.sin(x), b=np.sin(x) + 3.0)
     y = np.sin(x) + np.where(x > 0, 3.0, 0.0) + 0.3 * rng.normal(size=200)

@@ -13,6 +13,7 @@ from bne._calibration import quadrature
 from bne._logistic import Logistic
 from bne._ratio import make_ratio
 from bne._weights import warn_if_collinear, weights_table
+from conftest import shifted
 
 PLACES = np.array([-4.0, -1.0, 0.0, 4.0])
 
@@ -29,7 +30,7 @@ def test_mean_by_three_routes(draws):
     stage, rows, conditional = draws
     D = _bias.bias_draws(stage, rows, stage.draws.omega, "mean", 1.0).G
     t = np.linspace(-12, 12, 9601)
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(shifted(0))
     for row in range(2):
         G = conditional.ratio.cdf(np.tile(t, (len(D), 1)), np.full(len(t), row))
         integral = conditional.sigma_eps * np.trapezoid(ndtr(t) - G, t, axis=1)
@@ -45,7 +46,7 @@ def test_mean_by_three_routes(draws):
 
 def test_statistics_by_sampling(draws):
     stage, rows, conditional = draws
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(shifted(1))
     n, s, row = 100_000, 17, 1
     t = conditional.ratio.ppf(rng.uniform(size=n), np.full(n, s), np.full(n, row))
     sigma, stretch = conditional.sigma_eps[s], stage.draws.calibration.stretch[s]
@@ -86,12 +87,12 @@ def test_total_is_the_distance_from_the_best_weights(wave_model, wave):
 
 def test_the_total_does_not_take_skewness_for_bias():
     """A mean that the experts get right, under skewed noise: mu is off, and E[y|x] is not."""
-    rng = np.random.default_rng(3)
+    rng = np.random.default_rng(shifted(3))
     x = rng.uniform(-2, 2, size=200)
     mean, own = np.sin(2 * x) + 0.5 * x, 0.5 * np.cos(3 * x)
     X = pd.DataFrame({"x": x, "a": mean + own, "b": mean - own})
     y = mean + 0.5 * (rng.gamma(2.0, size=200) - 2.0)
-    settings = {"chains": 2, "warmup": 200, "draws": 200, "random_state": 0}
+    settings = {"chains": 2, "warmup": 200, "draws": 200, "random_state": shifted(0)}
     model = BNERegressor([("a", "a"), ("b", "b")], inputs=["x"], **settings)
     with pytest.warns(SamplingWarning):
         model.fit(X, y)
@@ -102,7 +103,7 @@ def test_the_total_does_not_take_skewness_for_bias():
 
 def fit_with_bump(height, orthogonalize):
     """Two experts that share a bump of `height` noise scales; the Gaussian stages alone."""
-    rng = np.random.default_rng(4)
+    rng = np.random.default_rng(shifted(4))
 
     def frame(x):
         base = np.sin(2 * np.pi * x) + 0.3 * height * np.exp(-(((x - 0.35) / 0.06) ** 2))
@@ -110,7 +111,7 @@ def fit_with_bump(height, orthogonalize):
 
     x = rng.uniform(size=200)
     y = np.sin(2 * np.pi * x) + 0.3 * rng.normal(size=200)
-    settings = {"calibration": None, "orthogonalize": orthogonalize, "random_state": 0}
+    settings = {"calibration": None, "orthogonalize": orthogonalize, "random_state": shifted(0)}
     model = BNERegressor([("a", "a"), ("b", "b")], inputs=["x"], **settings)
     return model.fit(frame(x), y), frame
 

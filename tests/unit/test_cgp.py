@@ -8,6 +8,7 @@ from sklearn.gaussian_process.kernels import Matern
 from bne import _cgp
 from bne._cgp import ConstrainedGP, coefficient_covariance
 from bne._ratio import make_ratio
+from conftest import shifted
 
 CGP = ConstrainedGP()
 BASIS = CGP.make_basis(has_residual=True)
@@ -31,7 +32,7 @@ def test_coefficients_have_the_pinned_kernel():
 
 
 def test_g_leaves_the_ends_and_the_mean():
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(shifted(0))
     for T in BASIS.roots[[3, 15, 28]]:
         c = 0.1 * rng.normal(size=T.shape[1])
         total = integrate.quad(lambda u, c=c, T=T: slope(u, c, T), 0, 1, limit=200)[0]
@@ -42,7 +43,7 @@ def test_g_leaves_the_ends_and_the_mean():
 
 
 def test_constraint_is_the_sum_of_probit_terms():
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(shifted(1))
     T, virtual = BASIS.roots[20], 2.0 * rng.normal(size=(3, BASIS.roots.shape[2]))
     expected = sum(
         np.sum(stats.norm.logcdf(slope(_cgp.VIRTUAL_LEVELS, c, T) / _cgp.NU)) for c in virtual
@@ -54,7 +55,7 @@ def test_constraint_is_the_sum_of_probit_terms():
 def test_completion_follows_the_constrained_prior():
     """Beside importance sampling from the unconstrained prior; without the constraint it fails."""
     S, T, sigma = 2000, BASIS.roots[16], 0.3
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(shifted(0))
     ours = CGP.completion(np.tile(T, (S, 1, 1)), np.full(S, sigma), rng)
     z = rng.normal(size=(400_000, T.shape[1]))
     k = np.arange(len(T))
@@ -69,7 +70,7 @@ def test_completion_follows_the_constrained_prior():
 
 
 def test_constrained_prior_predictive_is_close_to_the_normal():
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(shifted(0))
     roots = BASIS.roots[rng.integers(4, 28, size=1000)]
     sigma_G = np.full(1000, _cgp.AMPLITUDE)
     c = sigma_G[:, None] * CGP.completion(roots, sigma_G, rng)

@@ -10,25 +10,25 @@ import pytest
 
 from bne import BNERegressor, _checkpoint
 from bne.datasets import make_wave_1d
-from conftest import EXPERTS
+from conftest import EXPERTS, shifted
 
-SETTINGS = {"inputs": ["x"], "chains": 2, "warmup": 60, "draws": 120, "random_state": 0}
+SETTINGS = {"inputs": ["x"], "chains": 2, "warmup": 60, "draws": 120, "random_state": shifted(0)}
 
-RUN = """
+RUN = f"""
 import sys, warnings
 warnings.simplefilter("ignore")
 from bne import BNERegressor, _checkpoint
 from bne.datasets import make_wave_1d
 _checkpoint.INTERVAL = 0.0
-data = make_wave_1d(40, random_state=2)
+data = make_wave_1d(40, random_state={shifted(2)})
 experts = [(c, c) for c in ("rbf_short", "rbf_long", "periodic")]
-settings = dict(inputs=["x"], chains=2, warmup=60, draws=120, random_state=0)
+settings = dict(inputs=["x"], chains=2, warmup=60, draws=120, random_state={shifted(0)})
 BNERegressor(experts, checkpoint=sys.argv[1], **settings).fit(data.X, data.y)
 """
 
 
 def fit(folder, **changes):
-    data = make_wave_1d(40, random_state=2)
+    data = make_wave_1d(40, random_state=shifted(2))
     return BNERegressor(EXPERTS, checkpoint=folder, **(SETTINGS | changes)).fit(data.X, data.y)
 
 
@@ -93,7 +93,7 @@ def test_draws_without_a_description_are_refused_and_kept(tmp_path):
 
 def test_blocks_of_another_run_are_not_taken_for_this_ones(tmp_path):
     """Their shapes are the same; on a worker's own disk nothing else tells them apart."""
-    fit(tmp_path / "old", calibration=None, random_state=1)
+    fit(tmp_path / "old", calibration=None, random_state=shifted(1))
     fit(tmp_path / "new", calibration=None)
     for path in files(tmp_path / "old"):
         other = tmp_path / "new" / path.relative_to(tmp_path / "old")
@@ -127,8 +127,8 @@ def test_other_data_or_settings_are_refused(tmp_path):
     with pytest.raises(_checkpoint.CheckpointError, match="other draws"):
         fit(tmp_path, calibration=None, draws=121)
     with pytest.raises(_checkpoint.CheckpointError, match="other random_state"):
-        fit(tmp_path, calibration=None, random_state=1)
-    data = make_wave_1d(40, random_state=2)
+        fit(tmp_path, calibration=None, random_state=shifted(1))
+    data = make_wave_1d(40, random_state=shifted(2))
     model = BNERegressor(EXPERTS, checkpoint=tmp_path, **(SETTINGS | {"calibration": None}))
     with pytest.raises(_checkpoint.CheckpointError, match="other predictions, y"):
         model.fit(data.X, np.where(np.arange(40) == 7, data.y + 0.1, data.y))

@@ -21,6 +21,7 @@ import bne
 from bne import _files, _table
 from bne.cli import app
 from bne.datasets import make_wave_1d
+from conftest import shifted
 
 COLUMNS = ["--target", "y", "--model", "rbf_short", "--model", "periodic", "--inputs", "x"]
 QUICK = ["--calibration", "none", "--draws", "50", "--quiet"]
@@ -163,7 +164,7 @@ def test_predict_killed_while_writing_leaves_the_old_file(folder):
 
 @pytest.mark.parametrize("name", ["grid.nc", "grid.zarr"])
 def test_grids_keep_their_coordinates(folder, name):
-    data = make_wave_1d(6, random_state=0)
+    data = make_wave_1d(6, random_state=shifted(0))
     x, times = np.linspace(-3, 3, 6), [0, 1]
     X = data.features(x)
     grid = xr.Dataset(
@@ -205,7 +206,7 @@ def test_evaluate_shows_every_model(folder):
 
 
 def test_degrees_become_kilometres(tmp_path):
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(shifted(0))
     rows = pd.DataFrame({"lon": rng.uniform(-73, -70, 30), "lat": rng.uniform(41, 43, 30)})
     rows["a"] = rng.normal(size=30)
     rows["y"] = rows["a"] + 0.1 * rng.normal(size=30)

@@ -11,6 +11,7 @@ from scipy.special import gamma as gamma_function
 from scipy.stats import kstest, norm
 
 from bne import datasets
+from conftest import shifted
 
 GRID = np.linspace(-5, 5, 101)
 WORLDS = {
@@ -28,7 +29,7 @@ POINTS = [-5.0, -4.0, -3.2, -1.0, -0.5, 0.0, 0.7, 1.0, 2.0, np.pi, 4.6]
 
 @pytest.fixture(params=WORLDS, scope="module")
 def world(request):
-    return WORLDS[request.param](200, random_state=0)
+    return WORLDS[request.param](200, random_state=shifted(0))
 
 
 def reference_wave(x, variant):
@@ -52,7 +53,7 @@ def reference_wave(x, variant):
 @pytest.mark.parametrize("variant", [1, 2])
 @pytest.mark.parametrize("x", POINTS)
 def test_wave_matches_its_definition(variant, x):
-    truth = datasets.make_wave_1d(1, variant=variant, random_state=0).truth
+    truth = datasets.make_wave_1d(1, variant=variant, random_state=shifted(0)).truth
     low, scale, kappa = reference_wave(x, variant)
     assert truth.mean(x) == pytest.approx(low + scale * gamma_function(1 + 1 / kappa))
     y = low + scale * np.array([-0.1, 0.2, 0.9, 2.0])
@@ -61,7 +62,7 @@ def test_wave_matches_its_definition(variant, x):
 
 
 def test_gamma_matches_its_closed_form():
-    truth = datasets.make_gamma_0d(1, random_state=0).truth
+    truth = datasets.make_gamma_0d(1, random_state=shifted(0)).truth
     assert truth.mean(0.0) == pytest.approx(3.0)
     assert truth.std(0.0) == pytest.approx(np.sqrt(1.5) * 2)
     y = 1.7
@@ -101,8 +102,8 @@ def test_truth_is_vectorised_over_x_and_y(world):
 def test_outcomes_follow_the_truth(world):
     # A KS test at level 0.001 with a fixed seed: it does not flicker.
     n = 5000
-    x = world.truth.sample_x(n, random_state=1)
-    y = world.truth.sample_y(x, random_state=2)
+    x = world.truth.sample_x(n, random_state=shifted(1))
+    y = world.truth.sample_y(x, random_state=shifted(2))
     u = world.truth.cdf(y, x)
     assert kstest(u, "uniform").pvalue > 1e-3
     assert kstest(u[x < np.median(x) + 1e-9], "uniform").pvalue > 1e-3
@@ -114,7 +115,7 @@ def test_inputs_follow_the_mixture():
         sd = widening * np.array([0.4, 0.8, 0.4])
         return norm.cdf(np.asarray(x)[:, None], [-4, 0, 4], sd).mean(axis=1)
 
-    x = datasets.make_wave_1d(5000, random_state=3).X["x"].to_numpy()
+    x = datasets.make_wave_1d(5000, random_state=shifted(3)).X["x"].to_numpy()
     assert kstest(x, lambda t: mixture_cdf(t, 2.0)).pvalue > 1e-3
     assert kstest(x, lambda t: mixture_cdf(t, 1.0)).pvalue < 1e-6
     standard_error = datasets.X_UNIT / np.sqrt(2 * len(x))  # of an sd, at most
@@ -122,11 +123,11 @@ def test_inputs_follow_the_mixture():
 
 
 def test_columns_and_shapes():
-    wave = datasets.make_wave_1d(7, random_state=0)
+    wave = datasets.make_wave_1d(7, random_state=shifted(0))
     assert wave.X.columns.to_list() == ["x", "rbf_short", "rbf_long", "periodic"]
     assert wave.X.shape == (7, 4)
     assert wave.y.shape == (7,)
-    gamma = datasets.make_gamma_0d(7, random_state=0)
+    gamma = datasets.make_gamma_0d(7, random_state=shifted(0))
     assert gamma.X.columns.to_list() == ["constant"]
     assert gamma.X["constant"].nunique() == 1
     # The mean of 20 draws of sd 2.45: within five standard errors of 3.
@@ -139,7 +140,7 @@ def test_features_reproduce_the_rows(world):
 
 
 def test_base_models_are_informative_but_wrong():
-    data = datasets.make_wave_1d(10, random_state=0)
+    data = datasets.make_wave_1d(10, random_state=shifted(0))
     features, mean = data.features(GRID), data.truth.mean(GRID)
     error = {name: np.sqrt(np.mean((features[name] - mean) ** 2)) for name in features}
     assert error["rbf_short"] < 0.6 * np.std(mean)
@@ -153,7 +154,12 @@ def test_base_models_are_informative_but_wrong():
 
 @pytest.mark.parametrize("make", WORLDS.values(), ids=WORLDS)
 @pytest.mark.parametrize(
-    "seed", [lambda: 5, lambda: np.random.default_rng(5), lambda: np.random.RandomState(5)]
+    "seed",
+    [
+        lambda: 5,
+        lambda: np.random.default_rng(shifted(5)),
+        lambda: np.random.RandomState(shifted(5)),
+    ],
 )
 def test_same_random_state_same_numbers(make, seed):
     first, second = make(20, random_state=seed()), make(20, random_state=seed())
@@ -163,7 +169,7 @@ def test_same_random_state_same_numbers(make, seed):
 
 @pytest.mark.parametrize("make", WORLDS.values(), ids=WORLDS)
 def test_different_random_states_differ(make):
-    generator = np.random.default_rng(5)
+    generator = np.random.default_rng(shifted(5))
     sets = [make(5, random_state=state) for state in (1, 2, None, None, generator, generator)]
     assert len({data.y[0] for data in sets}) == len(sets)
 
@@ -174,21 +180,21 @@ def test_global_random_state_is_left_alone(world):
 
     before = snapshot()
     world.sample(5)
-    datasets.make_wave_1d(5, random_state=0)
+    datasets.make_wave_1d(5, random_state=shifted(0))
     np.testing.assert_array_equal(before, snapshot())
 
 
 def test_base_models_do_not_depend_on_n():
-    small, large = (datasets.make_wave_1d(n, random_state=4) for n in (1, 1000))
+    small, large = (datasets.make_wave_1d(n, random_state=shifted(4)) for n in (1, 1000))
     pd.testing.assert_frame_equal(small.features(GRID), large.features(GRID))
-    other = datasets.make_wave_1d(1, random_state=5)
+    other = datasets.make_wave_1d(1, random_state=shifted(5))
     assert not np.allclose(small.features(GRID), other.features(GRID))
 
 
 def test_sample_is_fresh_data_from_the_same_world():
-    data = datasets.make_wave_1d(50, random_state=0)
-    fresh = data.sample(50, random_state=0)
-    again = data.sample(50, random_state=0)
+    data = datasets.make_wave_1d(50, random_state=shifted(0))
+    fresh = data.sample(50, random_state=shifted(0))
+    again = data.sample(50, random_state=shifted(0))
     np.testing.assert_array_equal(fresh.y, again.y)
     assert not np.isin(fresh.X["x"], data.X["x"]).any()
     pd.testing.assert_frame_equal(fresh.features(GRID), data.features(GRID))
@@ -203,12 +209,12 @@ def test_a_world_pickles(world):
 @pytest.mark.parametrize("n", [0, -1, 2.5, "10", True])
 def test_bad_sizes_are_refused(n):
     with pytest.raises(ValueError, match="`n` must be a positive integer; got"):
-        datasets.make_gamma_0d(n, random_state=0)
+        datasets.make_gamma_0d(n, random_state=shifted(0))
 
 
 def test_bad_variant_is_refused():
     with pytest.raises(ValueError, match="`variant` must be 1 or 2; got 3"):
-        datasets.make_wave_1d(10, variant=3, random_state=0)
+        datasets.make_wave_1d(10, variant=3, random_state=shifted(0))
 
 
 def test_features_refuse_a_column(world):

@@ -16,8 +16,9 @@ from sklearn.model_selection import (
 )
 
 from bne import BNERegressor, _experts
+from conftest import shifted
 
-TINY = {"calibration": None, "chains": 1, "warmup": 20, "draws": 10, "random_state": 0}
+TINY = {"calibration": None, "chains": 1, "warmup": 20, "draws": 10, "random_state": shifted(0)}
 
 
 class Odd(RegressorMixin, BaseEstimator):
@@ -38,7 +39,7 @@ class Odd(RegressorMixin, BaseEstimator):
 
 @pytest.fixture
 def rows():
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(shifted(0))
     X = pd.DataFrame(
         {"a": rng.normal(size=40), "b": rng.normal(size=40), "model": rng.normal(size=40)}
     )
@@ -58,7 +59,7 @@ def experts(estimators, rows, cv=None, groups=None):
 
 def test_out_of_fold_predictions_are_scikit_learns(rows):
     X, y = rows
-    cv = KFold(4, shuffle=True, random_state=1)
+    cv = KFold(4, shuffle=True, random_state=shifted(1))
     fitted, f = experts([("ols", LinearRegression()), ("model", "model")], rows, cv)
     seen = X[["a", "b"]]  # regressors never see prediction columns
     np.testing.assert_allclose(f[:, 0], cross_val_predict(LinearRegression(), seen, y, cv=cv))
@@ -93,7 +94,7 @@ def test_groups_reach_the_splitter(rows):
 
 def test_repeated_splits_are_averaged(rows):
     X, y = rows
-    cv = RepeatedKFold(n_splits=4, n_repeats=2, random_state=0)
+    cv = RepeatedKFold(n_splits=4, n_repeats=2, random_state=shifted(0))
     _, f = experts([("ols", LinearRegression())], rows, cv)
     total = np.zeros(40)
     for train, test in cv.split(X):

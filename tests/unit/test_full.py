@@ -11,7 +11,7 @@ from bne._calibration import cosines
 from bne._logistic import spectral_density
 from bne._stages import Rows
 from bne.datasets import make_wave_1d
-from conftest import EXPERTS
+from conftest import EXPERTS, shifted
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_density_integrates_to_one_and_is_the_cdfs_slope(distribution):
 
 
 def test_samples_follow_the_distribution(distribution):
-    y = distribution.sample(500, random_state=0)
+    y = distribution.sample(500, random_state=shifted(0))
     u = distribution.cdf(y)
     assert np.max(np.abs(u.mean(axis=1) - 0.5)) < 5 * np.sqrt(1 / 12 / 500)
     assert np.max(np.abs(u.std(axis=1) - np.sqrt(1 / 12))) < 0.05
@@ -86,7 +86,7 @@ def test_far_off_the_averaged_cdf_equals_an_independent_simulation(wave_model):
     y, row = np.linspace(-4, 4, 17), np.zeros(17, dtype=int)
     conditional = stage.conditional(rows)
     ours = conditional.ratio.cdf(conditional.standardise(y, row), row)
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(shifted(0))
     t = np.linspace(-9, 9, 3601)
     phi = np.exp(-0.5 * t**2) / np.sqrt(2 * np.pi)
     psi = cosines(features.construction, t)
@@ -108,10 +108,10 @@ def test_far_off_the_averaged_cdf_equals_an_independent_simulation(wave_model):
 
 def test_no_inputs_at_all():
     """0-D: G depends on u alone, and h keeps its slope because there is no delta."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(shifted(0))
     y = rng.gamma(1.5, 2.0, size=60)
     X = np.full((60, 1), 2.5)
-    model = BNERegressor([("constant", 0)], inputs=[], chains=2, draws=200, random_state=0)
+    model = BNERegressor([("constant", 0)], inputs=[], chains=2, draws=200, random_state=shifted(0))
     with pytest.warns(UserWarning, match="predict the same value"):
         model.fit(X, y)
     assert list(model.posterior_.stages) == ["ensemble", "full"]
@@ -133,8 +133,14 @@ def test_datatree_has_the_likelihood_that_was_sampled(monkeypatch):
         return kept["draws"]
 
     monkeypatch.setattr(_joint, "sample_joint", watched)
-    data = make_wave_1d(60, random_state=4)
-    settings = {"feature_points": 12, "chains": 1, "warmup": 20, "draws": 5, "random_state": 0}
+    data = make_wave_1d(60, random_state=shifted(4))
+    settings = {
+        "feature_points": 12,
+        "chains": 1,
+        "warmup": 20,
+        "draws": 5,
+        "random_state": shifted(0),
+    }
     model = BNERegressor(EXPERTS, inputs=["x"], **settings).fit(data.X, data.y)
     with jax.enable_x64(True):
         full = jax.tree.map(jnp.asarray, kept["data"])

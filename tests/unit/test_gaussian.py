@@ -12,6 +12,7 @@ from bne._gaussian import Hyperparameters
 from bne._kernels import interpolate, make_feature_map, resolve_kernel
 from bne._priors import InverseGamma, Priors, fit_inverse_gamma, length_scale_grid
 from bne._stages import Residual, Rows, Stage, StageDraws
+from conftest import shifted
 
 MATERN = resolve_kernel("matern32")
 GRID = np.log(0.7) + 0.15 * np.arange(-4, 5)
@@ -19,7 +20,7 @@ GRID = np.log(0.7) + 0.15 * np.arange(-4, 5)
 
 @pytest.fixture
 def data():
-    rng = np.random.default_rng(3)
+    rng = np.random.default_rng(shifted(3))
     x = rng.uniform(-2, 2, size=(40, 1))
     F = np.column_stack([np.sin(x[:, 0]), x[:, 0] ** 2])
     y = F @ [0.7, 0.2] + 0.5 * np.cos(3 * x[:, 0]) + 0.3 * rng.normal(size=40)
@@ -60,7 +61,7 @@ def test_draws_have_the_posteriors_moments(data):
     A = make_feature_map(MATERN, x, GRID).tabulate(x)[4]
     T = np.column_stack([F, A])
     ours = _gaussian.posterior(T.T @ T, T.T @ y, 2, 0.8, 0.6, 0.3)
-    z = np.random.default_rng(0).normal(size=(20_000, 42))
+    z = np.random.default_rng(shifted(0)).normal(size=(20_000, 42))
     draws = np.stack([ours.draw(row) for row in z])
     scale = np.sqrt(np.diag(ours.covariance()))
     assert np.max(np.abs(draws.mean(0) - ours.mean) / scale) < 5 / np.sqrt(20_000)
@@ -165,7 +166,7 @@ def test_completed_draws_have_the_prior_variance_far_away(data):
     x = data[0]
     ell = fit_inverse_gamma(0.2, 4.0)
     residual = Residual(make_feature_map(MATERN, x, length_scale_grid(ell, 32)), None)
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(shifted(0))
     S = 4000
     draws = StageDraws(
         omega=np.zeros((S, 2)), sigma_omega=np.ones(S), sigma_eps=np.ones(S),

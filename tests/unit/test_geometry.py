@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from bne._geometry import LowRank, fisher_map, geometric_mean, scales_only
+from conftest import shifted
 
 DIM = 30
 
@@ -13,7 +14,7 @@ DIM = 30
 @pytest.fixture
 def gaussian():
     """A Gaussian whose scales differ, with two stiff and two wide directions across them."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(shifted(0))
     axes = np.linalg.qr(rng.normal(size=(DIM, 4)))[0]
     correlation = np.eye(DIM) + axes @ np.diag(np.array([0.02, 0.05, 20.0, 50.0]) - 1.0) @ axes.T
     scale = np.exp(rng.normal(size=DIM))
@@ -27,7 +28,7 @@ def whitened(coordinates, covariance):
 
 
 def test_geometric_mean():
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(shifted(1))
     A, B = (a @ a.T + np.eye(4) for a in rng.normal(size=(2, 4, 4)))
     M = geometric_mean(A, B)
     np.testing.assert_allclose(M, M.T, atol=1e-12)
@@ -35,7 +36,7 @@ def test_geometric_mean():
 
 
 def test_inverse_and_gradient():
-    rng = np.random.default_rng(2)
+    rng = np.random.default_rng(shifted(2))
     U = np.linalg.qr(rng.normal(size=(DIM, 3)))[0]
     coordinates = LowRank(np.exp(rng.normal(size=DIM)), np.array([-0.9, 0.5, 4.0]), U)
     z = rng.normal(size=(2, 5, DIM))
@@ -53,7 +54,7 @@ def test_inverse_and_gradient():
 
 def test_map_finds_stiff_and_wide_directions(gaussian):
     """A few hundred draws and their scores; scales alone would leave a condition number of 900."""
-    rng = np.random.default_rng(3)
+    rng = np.random.default_rng(shifted(3))
     q = rng.multivariate_normal(np.zeros(DIM), gaussian, size=400)
     before = scales_only(np.ones(DIM), 6)
     found = fisher_map(q, -np.linalg.solve(gaussian, q.T).T, before)
@@ -64,7 +65,7 @@ def test_map_finds_stiff_and_wide_directions(gaussian):
 
 
 def test_unmoved_coordinates_keep_their_scale():
-    rng = np.random.default_rng(4)
+    rng = np.random.default_rng(shifted(4))
     q = rng.normal(size=(50, 3)) * np.array([1.0, 0.0, 2.0])
     found = fisher_map(q, -q, scales_only(np.array([1.0, 7.0, 1.0]), 2))
     assert found.scale[1] == 7.0

@@ -7,23 +7,24 @@ import xarray as xr
 
 from bne import BNERegressor, _table
 from bne.grid import predict_grid
+from conftest import shifted
 
 pytest.importorskip("dask")
 
 
 @pytest.fixture(scope="module")
 def model():
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(shifted(0))
     X = pd.DataFrame(rng.normal(size=(40, 4)), columns=["lon", "lat", "a", "b"])
     y = X["a"] + 0.3 * X["lon"] + 0.2 * rng.normal(size=40)
-    settings = {"calibration": None, "draws": 100, "chains": 2, "random_state": 0}
+    settings = {"calibration": None, "draws": 100, "chains": 2, "random_state": shifted(0)}
     experts = [("a", "a"), ("b", "b")]
     return BNERegressor(experts, inputs=["lon", "lat"], **settings).fit(X, y)
 
 
 @pytest.fixture(scope="module")
 def grid():
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(shifted(1))
     lon, lat = np.linspace(-2, 2, 7), np.linspace(-1, 1, 5)
     a = rng.normal(size=(3, 7, 5))
     a[1, 2, 3] = np.nan

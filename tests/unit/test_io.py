@@ -23,14 +23,15 @@ import bne
 from bne import BNERegressor, ModelFileError
 from bne.datasets import make_gamma_0d, make_wave_1d
 from bne.io import atomic
+from conftest import shifted
 
 EXPERTS = [(c, c) for c in ("rbf_short", "rbf_long", "periodic")]
-QUICK = {"chains": 1, "warmup": 20, "draws": 20, "random_state": 0}
+QUICK = {"chains": 1, "warmup": 20, "draws": 20, "random_state": shifted(0)}
 
 
 @pytest.fixture(scope="module")
 def data():
-    return make_wave_1d(40, random_state=0)
+    return make_wave_1d(40, random_state=shifted(0))
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +72,7 @@ def test_round_trip_of_variants(settings, data, tmp_path):
 
 @pytest.mark.filterwarnings("ignore:Experts .'constant'. predict the same value")
 def test_round_trip_without_inputs(tmp_path):
-    data = make_gamma_0d(30, random_state=0)
+    data = make_gamma_0d(30, random_state=shifted(0))
     model = BNERegressor([("constant", "constant")], inputs=[], **QUICK).fit(data.X, data.y)
     model.save(tmp_path / "m.bne")
     assert_same_answers(model, bne.load(tmp_path / "m.bne"), data.X[:3])
@@ -306,7 +307,7 @@ def test_mutated_files_are_refused_or_the_same(model, data, tmp_path):
     """Ten thousand of them with BNE_FUZZ=10000; what the checksums miss changes nothing."""
     path = tmp_path / "model.bne"
     model.save(path)
-    whole, rng = path.read_bytes(), np.random.default_rng(0)
+    whole, rng = path.read_bytes(), np.random.default_rng(shifted(0))
     refused, count = 0, int(os.environ.get("BNE_FUZZ", "200"))
     for _ in range(count):
         path.write_bytes(mutated(whole, rng))

@@ -19,6 +19,7 @@ from bne._kernels import (
 )
 from bne._priors import fit_inverse_gamma, length_scale_grid
 from bne._threads import single_blas_thread
+from conftest import shifted
 
 ORACLES = {
     "matern12": lambda ell: Matern(ell, nu=0.5),
@@ -30,7 +31,7 @@ ORACLES = {
 
 @pytest.fixture
 def x():
-    return np.random.default_rng(0).normal(size=(60, 2))
+    return np.random.default_rng(shifted(0)).normal(size=(60, 2))
 
 
 @pytest.mark.parametrize("name", ORACLES)
@@ -44,7 +45,7 @@ def test_kernels_equal_scikit_learns(name, ell, x):
 def test_all_rows_as_features_reproduce_the_kernel(name, x):
     grid = np.log([0.2, 0.5, 1.0, 2.0])
     kernel = resolve_kernel(name)
-    points = choose_points(kernel, x, 128, seed=0)
+    points = choose_points(kernel, x, 128, seed=shifted(0))
     A = make_feature_map(kernel, points, grid).tabulate(x)
     for j, ell in enumerate(np.exp(grid)):
         np.testing.assert_allclose(A[j] @ A[j].T, kernel(cdist(x, x) / ell), atol=1e-9)
@@ -52,13 +53,13 @@ def test_all_rows_as_features_reproduce_the_kernel(name, x):
 
 def test_duplicated_rows_share_one_feature_point(x):
     kernel = resolve_kernel("matern32")
-    assert len(choose_points(kernel, np.vstack([x, x]), 128, seed=0)) == len(x)
+    assert len(choose_points(kernel, np.vstack([x, x]), 128, seed=shifted(0))) == len(x)
 
 
 def test_chosen_points_are_distinct_rows_and_explain_the_kernel():
-    x = np.random.default_rng(1).normal(size=(2000, 2))
+    x = np.random.default_rng(shifted(1)).normal(size=(2000, 2))
     kernel = resolve_kernel("matern32")
-    points = choose_points(kernel, x, 100, seed=0)
+    points = choose_points(kernel, x, 100, seed=shifted(0))
     assert points.shape == (100, 2)
     assert len(np.unique(points, axis=0)) == 100
     A = make_feature_map(kernel, points, np.log([1.0, 1.1, 1.2, 1.3])).tabulate(x)[0]
@@ -79,7 +80,7 @@ def test_interpolated_features_reproduce_the_kernel_between_nodes(x):
 
 @pytest.mark.parametrize(("dim", "n_points"), [(1, 128), (2, 64)])
 def test_rotated_features_are_orthogonal_and_reproduce_the_kernel(dim, n_points):
-    x = np.random.default_rng(0).uniform(-2, 2, size=(400, dim))
+    x = np.random.default_rng(shifted(0)).uniform(-2, 2, size=(400, dim))
     kernel = resolve_kernel("matern32")
     points = choose_points(kernel, x, n_points, 0)
     grid = length_scale_grid(fit_inverse_gamma(*spacing_and_range(points)), N_NODES)
@@ -114,7 +115,7 @@ def test_interpolation_is_continuous_with_its_slope():
 
 def test_process_draws_and_missing_variance_equal_the_direct_sums(x):
     kernel = resolve_kernel("matern32")
-    rng = np.random.default_rng(2)
+    rng = np.random.default_rng(shifted(2))
     grid = np.log(0.3) + 0.3 * np.arange(8)
     new = rng.normal(size=(7, 2)) * 3
     table = make_feature_map(kernel, x[:20], grid).tabulate(new)

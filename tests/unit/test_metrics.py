@@ -9,6 +9,7 @@ from scipy.stats import gamma, kstest, norm, t, wasserstein_distance, weibull_mi
 from sklearn.metrics import mean_pinball_loss
 
 from bne import datasets, metrics
+from conftest import shifted
 
 Y = np.array([-1.3, 0.0, 0.4, 2.5, 9.0])
 LOC = np.array([0.0, 0.5, -1.0, 2.0, 3.0])
@@ -70,7 +71,7 @@ def test_crps_prefers_the_law_s_own_method():
 
 
 def test_crps_ensemble_is_the_energy_form():
-    draws = np.random.default_rng(0).gamma(1.5, 2.0, size=(40, 5))
+    draws = np.random.default_rng(shifted(0)).gamma(1.5, 2.0, size=(40, 5))
     spread = np.abs(draws[:, None] - draws[None]).mean(axis=(0, 1))
     expected = np.abs(draws - Y).mean(axis=0) - spread / 2
     np.testing.assert_allclose(metrics.crps_ensemble(Y, draws, reduce=False), expected)
@@ -79,7 +80,7 @@ def test_crps_ensemble_is_the_energy_form():
 
 def test_crps_ensemble_tends_to_crps():
     n_draws = 20_000
-    draws = norm(LOC, SCALE).rvs((n_draws, 5), random_state=1)
+    draws = norm(LOC, SCALE).rvs((n_draws, 5), random_state=shifted(1))
     estimate = metrics.crps_ensemble(Y, draws, reduce=False)
     # |Z - y| has sd at most SCALE; the spread term adds less than as much again.
     tolerance = 4 * 2 * SCALE / np.sqrt(n_draws)
@@ -105,7 +106,7 @@ def test_pinball_loss_agrees_with_scikit_learn():
 
 def test_pinball_loss_is_least_at_the_true_quantile():
     law, level = gamma(1.5, scale=2.0), 0.8
-    y = law.rvs(20_000, random_state=0)
+    y = law.rvs(20_000, random_state=shifted(0))
     at = [
         metrics.pinball_loss(y, np.full(y.shape, law.ppf(level) + shift), level)
         for shift in (-0.5, 0.0, 0.5)
@@ -139,9 +140,9 @@ def test_log_score_matches_the_gaussian_closed_form():
 
 
 def test_log_score_of_the_truth_is_its_entropy():
-    truth = datasets.make_gamma_0d(1, random_state=0).truth
+    truth = datasets.make_gamma_0d(1, random_state=shifted(0)).truth
     law = truth.distribution(np.zeros(20_000))
-    y = law.rvs(random_state=0)
+    y = law.rvs(random_state=shifted(0))
     scores = metrics.log_score(y, law, reduce=False)
     standard_error = scores.std() / np.sqrt(len(y))
     assert scores.mean() == pytest.approx(truth.entropy(0.0), abs=4 * standard_error)
@@ -155,14 +156,14 @@ def test_coverage_counts_ends_as_inside():
 
 def test_coverage_of_the_truth_is_nominal():
     n = 10_000
-    data = datasets.make_wave_1d(n, random_state=0)
+    data = datasets.make_wave_1d(n, random_state=shifted(0))
     lower, upper = data.truth.distribution(data.X["x"].to_numpy()).interval(0.9)
     standard_error = np.sqrt(0.9 * 0.1 / n)
     assert metrics.coverage(data.y, lower, upper) == pytest.approx(0.9, abs=4 * standard_error)
 
 
 def test_pit_is_uniform_under_the_truth_only():
-    data = datasets.make_wave_1d(3000, random_state=0)
+    data = datasets.make_wave_1d(3000, random_state=shifted(0))
     x = data.X["x"].to_numpy()
     u = metrics.pit(data.y, data.truth.distribution(x))
     assert u.shape == (3000,)
@@ -229,7 +230,7 @@ def test_l1_takes_plain_functions_on_a_grid():
 
 
 def test_l1_on_the_experiment_s_grid():
-    data = datasets.make_wave_1d(10, random_state=0)
+    data = datasets.make_wave_1d(10, random_state=shifted(0))
     x = np.linspace(-5, 5, 101)
     law = data.truth.distribution(x)
     assert metrics.l1_distance(law, law) == 0.0
@@ -368,8 +369,14 @@ def test_scorer_prefers_the_better_model():
     from bne.datasets import make_wave_1d
     from bne.metrics import crps_scorer
 
-    data = make_wave_1d(60, random_state=0)
-    quick = {"inputs": ["x"], "calibration": None, "warmup": 50, "draws": 50, "random_state": 0}
+    data = make_wave_1d(60, random_state=shifted(0))
+    quick = {
+        "inputs": ["x"],
+        "calibration": None,
+        "warmup": 50,
+        "draws": 50,
+        "random_state": shifted(0),
+    }
     scores = {}
     for residual in ("matern32", None):
         model = BNERegressor([("long", "rbf_long")], residual=residual, **quick)

@@ -12,7 +12,7 @@ from bne._cgp import ConstrainedGP
 from bne._kernels import interpolate, make_feature_map, resolve_kernel
 from bne._logistic import Logistic
 from bne._priors import InverseGamma, Priors, length_scale_grid
-from conftest import base_pdf, joint_data
+from conftest import base_pdf, joint_data, shifted
 
 LOGISTIC = Logistic()
 
@@ -21,7 +21,7 @@ CONSTRUCTIONS = {"logistic": LOGISTIC, "cgp": ConstrainedGP()}
 
 
 def make_problem(construction):
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(shifted(0))
     x = rng.uniform(-2, 2, size=(30, 1))
     F = np.column_stack([np.sin(x[:, 0]), np.ones(30)])
     y = F @ [0.7, 0.1] + 0.5 * rng.gamma(2.0, size=30) - 1.0
@@ -54,7 +54,7 @@ def test_of_many_rows_few_are_idle():
 
 def test_gradient_equals_finite_differences(any_problem):
     data, starts, _ = any_problem
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(shifted(1))
     with jax.enable_x64(True):
         data = jax.tree.map(jnp.asarray, data)
         value = jax.jit(_model.log_density)

@@ -33,14 +33,14 @@ from bne._logistic import Logistic
 from bne._priors import InverseGamma, Priors, length_scale_grid
 from bne._stages import Rows
 from bne.datasets import make_wave_1d
-from conftest import EXPERTS, joint_data
+from conftest import EXPERTS, joint_data, shifted
 
-QUICK = {"inputs": ["x"], "chains": 2, "warmup": 100, "draws": 100, "random_state": 0}
+QUICK = {"inputs": ["x"], "chains": 2, "warmup": 100, "draws": 100, "random_state": shifted(0)}
 
 
 @pytest.fixture(scope="module")
 def problem():
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(shifted(0))
     x = rng.uniform(-2, 2, size=(20, 1))
     F = np.column_stack([np.sin(x[:, 0]), np.ones(20)])
     y = F @ [0.7, 0.1] + 0.5 * rng.gamma(2.0, size=20) - 1.0
@@ -73,7 +73,9 @@ def test_joint_density_of_rows_that_count_three_times(problem):
 
     def density(times, power):
         data = joint_data(x, F, y, table, grid, features, priors, weights, times=times, power=power)
-        start = _joint.starts(data, np.log([0.7, 0.4, 0.4, 1.0]), 1, np.random.default_rng(1))[0]
+        start = _joint.starts(
+            data, np.log([0.7, 0.4, 0.4, 1.0]), 1, np.random.default_rng(shifted(1))
+        )[0]
         with jax.enable_x64(True):
             return float(_model.log_density(jnp.asarray(start), jax.tree.map(jnp.asarray, data)))
 
@@ -92,7 +94,7 @@ def pinned_problem(request, problem):
     pinned = PINNED.copy()
     pinned[3] = -0.9 if request.param == "noise held" else np.nan
     data = joint_data(x, F, y, table, grid, features, priors, np.ones(20), pinned=pinned)
-    starts = _joint.starts(data, np.log([0.7, 0.4, 0.4, 1.0]), 3, np.random.default_rng(1))
+    starts = _joint.starts(data, np.log([0.7, 0.4, 0.4, 1.0]), 3, np.random.default_rng(shifted(1)))
     return data, starts, np.isnan(pinned[3])
 
 
@@ -132,7 +134,7 @@ def test_held_length_scales_give_what_tables_give(problem):
     free, held = joint_data(*given), joint_data(*given, pinned=PINNED)
     assert free.A.shape[0] == len(grid)
     assert held.A.shape[0] == held.A_G.shape[0] == held.roots.shape[0] == 1
-    start = _joint.starts(held, PINNED[[0, 1, 3, 4]], 1, np.random.default_rng(1))[0]
+    start = _joint.starts(held, PINNED[[0, 1, 3, 4]], 1, np.random.default_rng(shifted(1)))[0]
     with jax.enable_x64(True):
         ours = _model.transform(jnp.asarray(start), jax.tree.map(jnp.asarray, held))
         nodes = (free.A, 0.2, grid), (free.A_G, 0.3, free.grid_x), (free.roots, 0.4, free.grid_t)
@@ -178,7 +180,7 @@ def test_average_of_gaussians_is_the_gaussian_of_average_moments(monkeypatch, el
     np.testing.assert_allclose(law.mode(), expected.mean(), atol=1e-2)
     far = expected.mean() + 20.0 * expected.std()
     np.testing.assert_allclose(law.logpdf(far), expected.logpdf(far), rtol=1e-6)
-    sample = law.sample(20_000, random_state=0)
+    sample = law.sample(20_000, random_state=shifted(0))
     np.testing.assert_allclose(sample.std(axis=1), expected.std(), rtol=0.02)
     t = (y - expected.mean()) / expected.std()
     crps = t * (2 * stats.norm.cdf(t) - 1) + 2 * stats.norm.pdf(t) - 1 / np.sqrt(np.pi)
@@ -238,7 +240,7 @@ def test_average_of_two_equal_mixtures_is_that_mixture():
 
 
 def test_average_of_sorted_draws_is_the_average_of_quantiles():
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(shifted(0))
     shards = [rng.normal(m, s, size=(4000, 2)) for m, s in ((0.0, 1.0), (1.0, 3.0))]
     average = _partition.average_draws(shards)
     levels = [0.05, 0.5, 0.95]
@@ -246,7 +248,7 @@ def test_average_of_sorted_draws_is_the_average_of_quantiles():
     np.testing.assert_allclose(np.quantile(average, levels, axis=0), expected, rtol=1e-10)
 
 
-def some_rows(n, seed=0):
+def some_rows(n, seed=shifted(0)):
     rng = np.random.default_rng(seed)
     rows = Rows(rng.uniform(size=(n, 2)), rng.normal(size=(n, 3)))
     return rows, rows.f @ [1.0, -1.0, 0.5] + 0.2 * rng.normal(size=n)
@@ -254,11 +256,11 @@ def some_rows(n, seed=0):
 
 def test_rows_are_shared_out_once():
     rows, y = some_rows(43)
-    shards = _partition.deal_rows(rows, y, 4, np.random.SeedSequence(0))
+    shards = _partition.deal_rows(rows, y, 4, np.random.SeedSequence(shifted(0)))
     np.testing.assert_array_equal(np.sort(np.concatenate(shards)), np.arange(43))
     assert {len(s) for s in shards} == {10, 11}
     with pytest.raises(ValueError, match="Use fewer partitions"):
-        _partition.deal_rows(rows, y, 5, np.random.SeedSequence(0))
+        _partition.deal_rows(rows, y, 5, np.random.SeedSequence(shifted(0)))
 
 
 def test_shards_resemble_each_other():
@@ -290,7 +292,7 @@ def test_every_row_goes_to_every_shard_as_often():
 def test_rows_without_inputs_are_dealt_by_their_residuals():
     rows, y = some_rows(80)
     rows = Rows(np.empty((80, 0)), rows.f)
-    shards = _partition.deal_rows(rows, y, 4, np.random.SeedSequence(0))
+    shards = _partition.deal_rows(rows, y, 4, np.random.SeedSequence(shifted(0)))
     residual = y - rows.f @ np.linalg.lstsq(rows.f, y)[0]
     ranks = np.argsort(np.argsort(residual)) // 4
     assert all(len(set(ranks[s])) == 20 for s in shards)
@@ -301,13 +303,13 @@ def test_rows_without_inputs_are_dealt_by_their_residuals():
     [(40, 4, 20), (43, 4, 21), (4000, 8, 2000), (9000, 4, 2250), (900, 9, 450)],
 )
 def test_a_pilot_has_enough_rows(n, partitions, expected):
-    rows = _partition.pilot_rows(n, partitions, np.random.SeedSequence(0))
+    rows = _partition.pilot_rows(n, partitions, np.random.SeedSequence(shifted(0)))
     assert len(np.unique(rows)) == expected
     assert rows.max() < n
 
 
 def test_a_pilot_whose_chains_disagree_is_named():
-    alike = np.random.default_rng(0).normal(size=(2, 100))
+    alike = np.random.default_rng(shifted(0)).normal(size=(2, 100))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warn_if_unsettled({"noise_scale": alike, "held": np.ones((2, 100))})
@@ -341,7 +343,7 @@ def test_a_shard_that_fails_names_itself():
 
 @pytest.fixture(scope="module")
 def partitioned():
-    data = make_wave_1d(120, random_state=3)
+    data = make_wave_1d(120, random_state=shifted(3))
     model = BNERegressor(EXPERTS, partitions=2, n_jobs=2, **QUICK)
     with pytest.warns(bne.SamplingWarning):
         return model.fit(data.X, data.y), data
@@ -393,7 +395,7 @@ def test_all_answers_of_a_partitioned_model(partitioned, tmp_path):
 
 def epistemic(partitions):
     """Mean epistemic variance of the additive ensemble, in the middle of the data."""
-    data = make_wave_1d(400, random_state=3)
+    data = make_wave_1d(400, random_state=shifted(3))
     settings = QUICK | {"calibration": None, "draws": 400}
     model = BNERegressor(EXPERTS, partitions=partitions, **settings).fit(data.X, data.y)
     near = data.X[np.abs(data.X["x"]) < 4][::10]
@@ -415,7 +417,7 @@ def test_shards_know_as_much_as_all_rows_and_no_more(monkeypatch):
 
 def quantiles_of_shards(n_jobs, **changes):
     """Of a short fit in three parts, by joblib's engine of the moment."""
-    data = make_wave_1d(120, random_state=3)
+    data = make_wave_1d(120, random_state=shifted(3))
     settings = QUICK | {"calibration": None, "draws": 400} | changes
     model = BNERegressor(EXPERTS, partitions=3, n_jobs=n_jobs, **settings).fit(data.X, data.y)
     return model.predict_quantiles(data.X[:5])
@@ -465,7 +467,7 @@ def test_the_full_stage_does_not_depend_on_the_engine():
 
 
 def test_chains_in_other_processes_have_no_progress_bar():
-    data = make_wave_1d(40, random_state=3)
+    data = make_wave_1d(40, random_state=shifted(3))
     settings = QUICK | {"calibration": None, "n_jobs": 2}
     expected = BNERegressor(EXPERTS, **settings).fit(data.X, data.y).predict(data.X)
     with parallel_config(backend="loky"):

@@ -21,6 +21,7 @@ from bne._kernels import make_feature_map, resolve_kernel
 from bne._logistic import Logistic
 from bne._priors import InverseGamma, Priors, length_scale_grid
 from bne._stages import Rows, places_of
+from conftest import shifted
 
 PRIORS = Priors(InverseGamma(3.0, 2.0))
 GRID = length_scale_grid(PRIORS.ell, 32)
@@ -30,7 +31,7 @@ COUNTS = [1, 7, 2, 5, 1, 4, 9, 3, 6]
 @pytest.fixture(scope="module")
 def stations():
     """Nine stations with some days each, in no order; the experts differ from day to day."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(shifted(0))
     of_row = rng.permutation(np.repeat(np.arange(9), COUNTS))
     x = rng.uniform(-2, 2, size=(9, 2))[of_row]
     F = np.column_stack([np.sin(x[:, 0]), np.ones(len(x))]) + 0.2 * rng.normal(size=(len(x), 2))
@@ -59,7 +60,7 @@ def test_places_are_where_inputs_are_the_same(stations):
 
 
 def test_where_few_rows_share_their_inputs_rows_are_the_places(stations):
-    x = np.vstack([stations[0], np.random.default_rng(1).normal(size=(50, 2))])
+    x = np.vstack([stations[0], np.random.default_rng(shifted(1)).normal(size=(50, 2))])
     places = _places.find_places(x)
     assert not places.shared
     np.testing.assert_array_equal(places.first, np.arange(len(x)))
@@ -73,7 +74,13 @@ def test_without_inputs_there_is_one_place():
 
 def test_a_residual_clear_of_the_experts_tells_rows_apart(stations):
     x, F, y = stations
-    settings = {"calibration": None, "chains": 1, "warmup": 20, "draws": 20, "random_state": 0}
+    settings = {
+        "calibration": None,
+        "chains": 1,
+        "warmup": 20,
+        "draws": 20,
+        "random_state": shifted(0),
+    }
     X = np.column_stack([F, x])
     with pytest.warns(SamplingWarning):
         model = BNERegressor([("a", 0), ("b", 1)], orthogonalize=True, **settings).fit(X, y)
@@ -101,7 +108,7 @@ def test_gaussian_tables_are_those_of_the_rows(stations, tables):
 def test_products_clear_of_the_experts_are_those_of_the_rows(stations, tables, share):
     _, F, _ = stations
     table, places, at_places = tables
-    weights = np.random.default_rng(2).uniform(0.2, 3.0, size=len(F))
+    weights = np.random.default_rng(shifted(2)).uniform(0.2, 3.0, size=len(F))
     E = _axes.expert_axes(F, weights)[0]
     root = np.sqrt(weights)[:, None]
     dense = root * table - share * (root * E) @ ((weights[:, None] * E).T @ table)
@@ -120,7 +127,7 @@ def densities(stations, tables):
     x, F, y = stations
     table, places, at_places = tables
     features = _joint.make_calibration(Logistic(), x, np.ones(2), 0, has_residual=True)
-    weights = np.random.default_rng(3).uniform(0.5, 2.0, size=len(y))
+    weights = np.random.default_rng(shifted(3)).uniform(0.5, 2.0, size=len(y))
     given = {"F": F, "y": y, "grid": GRID, "features": features, "priors": PRIORS}
     given |= {"weights": weights, "power": 3.0}
     at = x[places.first]
@@ -128,7 +135,9 @@ def densities(stations, tables):
     by_place = _joint.build_data(
         table=at_places, table_G=features.tabulate(at), places=places, **given
     )
-    start = _joint.starts(by_row, np.log([0.7, 0.4, 0.4, 1.0]), 1, np.random.default_rng(1))[0]
+    start = _joint.starts(
+        by_row, np.log([0.7, 0.4, 0.4, 1.0]), 1, np.random.default_rng(shifted(1))
+    )[0]
 
     def density(data):
         with jax.enable_x64(True):
@@ -166,11 +175,11 @@ def test_where_many_rows_share_a_place_there_are_more_points(rows_a_place, expec
 
 
 def test_points_are_chosen_for_places_and_for_rows_that_experts_tell_apart(stations):
-    rng = np.random.default_rng(4)
+    rng = np.random.default_rng(shifted(4))
     x = np.repeat(rng.normal(size=(600, 2)), 3, axis=0)
     rows, y = Rows(x, rng.normal(size=(1800, 2))), rng.normal(size=1800)
     given = {"kernel": resolve_kernel("matern32"), "calibration": None, "per_input": False}
-    given |= {"feature_points": None, "seed": 0}
+    given |= {"feature_points": None, "seed": shifted(0)}
 
     def points(**more):
         design = _posterior.make_design(rows, y, **given, **more)
@@ -190,7 +199,7 @@ def test_neighbourhoods_in_parts_are_those_of_all(stations, monkeypatch):
 
 
 def test_points_of_very_many_rows_are_chosen_among_some(monkeypatch):
-    x = np.random.default_rng(5).normal(size=(400, 2))
+    x = np.random.default_rng(shifted(5)).normal(size=(400, 2))
     monkeypatch.setattr(_kernels, "CANDIDATES", 50)
     points = _kernels.choose_points(resolve_kernel("matern32"), x, 20, 0)
     assert points.shape == (20, 2) and len(np.unique(points, axis=0)) == 20
@@ -200,7 +209,7 @@ def test_points_of_very_many_rows_are_chosen_among_some(monkeypatch):
 def test_a_fit_at_places_has_the_posterior_of_the_rows(stations, monkeypatch):
     """Quantiles of two seeds differ by .025 at most; the standard deviation of y is .76."""
     x, F, y = stations
-    settings = {"chains": 2, "warmup": 200, "draws": 400, "random_state": 0, "n_jobs": 2}
+    settings = {"chains": 2, "warmup": 200, "draws": 400, "random_state": shifted(0), "n_jobs": 2}
 
     def quantiles():
         model = BNERegressor([("a", 0), ("b", 1)], inputs=[2, 3], **settings)

@@ -9,6 +9,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from bne import BNERegressor, plots
+from conftest import shifted
 
 
 @pytest.fixture(autouse=True)
@@ -20,12 +21,16 @@ def _close():
 @pytest.fixture(scope="module")
 def on_a_map():
     """Two inputs, two experts, no G: quick."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(shifted(0))
     x = rng.uniform(-1, 1, size=(80, 2))
     frame = pd.DataFrame(x, columns=["lon", "lat"]).assign(a=x[:, 0], b=x[:, 1] ** 2)
     y = x[:, 0] + 0.5 * (x[:, 1] > 0) + 0.1 * rng.normal(size=80)
     model = BNERegressor(
-        [("a", "a"), ("b", "b")], inputs=["lon", "lat"], calibration=None, draws=300, random_state=0
+        [("a", "a"), ("b", "b")],
+        inputs=["lon", "lat"],
+        calibration=None,
+        draws=300,
+        random_state=shifted(0),
     ).fit(frame, y)
     side = np.linspace(-1.5, 1.5, 7)
     lon, lat = (a.ravel() for a in np.meshgrid(side, side))
@@ -35,7 +40,7 @@ def on_a_map():
 
 def test_a_grid_is_a_map_of_cells(on_a_map):
     model, grid, _, _ = on_a_map
-    shuffled = grid.sample(frac=1, random_state=0)
+    shuffled = grid.sample(frac=1, random_state=shifted(0))
     parts = model.decompose(shuffled)
     ax = plots.part(shuffled[["lon", "lat"]], parts, "structural_delta")
     (mesh,) = ax.collections
@@ -111,7 +116,7 @@ def test_six_maps(on_a_map):
 
 def test_one_far_place_does_not_decide_over_the_colours():
     """Up to 199 places all are within the scale; of 400, two at either end are not."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(shifted(0))
     for n, beyond in ((199, 0), (400, 2)):
         places, values = rng.normal(size=(n, 2)), rng.normal(size=n)
         values[0] = 1e6

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from bne import BNERegressor
 from bne._scaling import fit_scaling
 from bne.datasets import make_wave_1d
+from conftest import shifted
 
 FEW = settings(
     max_examples=8,
@@ -18,7 +19,7 @@ FEW = settings(
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-QUICK = {"calibration": None, "chains": 2, "warmup": 150, "draws": 300, "random_state": 0}
+QUICK = {"calibration": None, "chains": 2, "warmup": 150, "draws": 300, "random_state": shifted(0)}
 NAMES = ["rbf_short", "rbf_long", "periodic"]
 
 
@@ -31,7 +32,7 @@ def fit(X, y, names=tuple(NAMES), **changes):
 
 @pytest.fixture(scope="module")
 def data():
-    return make_wave_1d(50, random_state=4)
+    return make_wave_1d(50, random_state=shifted(4))
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +102,7 @@ def test_more_coverage_is_a_wider_interval(data, base, pair):
 
 def test_order_of_training_rows_and_experts_does_not_matter(data, base):
     """Up to the sampler's error: the chains are others."""
-    order = np.random.default_rng(0).permutation(50)
+    order = np.random.default_rng(shifted(0)).permutation(50)
     rows = fit(data.X.iloc[order], data.y[order])
     experts = fit(data.X, data.y, names=tuple(NAMES[::-1]))
     expected = base.predict_distribution(data.X)
@@ -117,8 +118,8 @@ def test_order_of_training_rows_and_experts_does_not_matter(data, base):
 
 def test_a_useless_expert_hurts_little(data, base):
     """Less than 0.05 nats a fresh observation, for an expert of pure noise."""
-    fresh = data.sample(400, random_state=9)
-    rng = np.random.default_rng(1)
+    fresh = data.sample(400, random_state=shifted(9))
+    rng = np.random.default_rng(shifted(1))
     X = data.X.assign(noise=rng.normal(size=len(data.X)))
     model = fit(X, data.y, names=(*NAMES, "noise"))
     with_noise = pd.DataFrame(fresh.X).assign(noise=rng.normal(size=400))

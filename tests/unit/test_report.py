@@ -13,13 +13,14 @@ pytest.importorskip("plotly")
 
 from bne import BNERegressor
 from bne.report import training_frame, write_report
+from conftest import shifted
 
-QUICK = {"chains": 2, "warmup": 30, "draws": 30, "random_state": 0, "calibration": None}
+QUICK = {"chains": 2, "warmup": 30, "draws": 30, "random_state": shifted(0), "calibration": None}
 EVIL = "<script>document.title='broken'</script>"
 
 
 def fitted(n_inputs, n=40):
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(shifted(0))
     inputs = ["east", "north", "height"][:n_inputs]
     X = pd.DataFrame(rng.normal(size=(n, n_inputs)), columns=inputs)
     X[EVIL], X["b"] = rng.normal(size=(2, n))
@@ -110,10 +111,10 @@ def test_size_for_ten_thousand_places(tmp_path, monkeypatch):
 
     model, X, _ = fitted(2)
     few = _table.answers(model, X)
-    rng = np.random.default_rng(1)
-    many = X.sample(10_000, replace=True, random_state=0).reset_index(drop=True)
+    rng = np.random.default_rng(shifted(1))
+    many = X.sample(10_000, replace=True, random_state=shifted(0)).reset_index(drop=True)
     many[["east", "north"]] = rng.normal(size=(10_000, 2))
-    wide = few.sample(10_000, replace=True, random_state=0).reset_index(drop=True)
+    wide = few.sample(10_000, replace=True, random_state=shifted(0)).reset_index(drop=True)
     wide = wide * rng.uniform(0.9, 1.1, size=wide.shape)
     monkeypatch.setattr(_table, "answers", lambda *_, **__: wide)
     write_report(model, tmp_path / "r.html", many)
@@ -144,7 +145,7 @@ def test_training_rows_come_back():
 
 
 def test_geographic_training_rows_come_back():
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(shifted(0))
     X = pd.DataFrame({"lon": rng.uniform(-73, -70, 30), "lat": rng.uniform(41, 43, 30)})
     X["a"] = rng.normal(size=30)
     model = BNERegressor([("a", "a")], inputs=["lon", "lat"], geographic=("lon", "lat"), **QUICK)

@@ -8,6 +8,7 @@ from blackjax.adaptation.step_size import dual_averaging_adaptation
 
 from bne import _sampling
 from bne._sampling import FIRST, FULL, Reach, SamplerSettings, sample
+from conftest import shifted
 
 DIM = 5
 SETTINGS = SamplerSettings(chains=4, warmup=200, draws=500, target_acceptance=0.95, n_jobs=2)
@@ -20,7 +21,7 @@ def log_density(q, data):
 
 @pytest.fixture(scope="module")
 def gaussian():
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(shifted(0))
     root = rng.normal(size=(DIM, DIM))
     covariance = root @ root.T + 0.1 * np.eye(DIM)
     return rng.normal(size=DIM), covariance
@@ -29,7 +30,7 @@ def gaussian():
 def drawn(gaussian, **options):
     mean, covariance = gaussian
     data = mean, np.linalg.inv(covariance)
-    starts = np.random.default_rng(1).normal(size=(SETTINGS.chains, DIM))
+    starts = np.random.default_rng(shifted(1)).normal(size=(SETTINGS.chains, DIM))
     return sample(log_density, data, starts, np.ones(DIM), SETTINGS, 0, **options)
 
 

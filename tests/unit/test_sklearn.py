@@ -13,8 +13,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bne import BNERegressor
+from conftest import shifted
 
-SMALL = {"calibration": None, "chains": 2, "warmup": 50, "draws": 50, "random_state": 0}
+SMALL = {"calibration": None, "chains": 2, "warmup": 50, "draws": 50, "random_state": shifted(0)}
 
 
 @parametrize_with_checks(
@@ -26,7 +27,7 @@ def test_check_estimator(estimator, check):
 
 @pytest.fixture(scope="module")
 def data():
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(shifted(0))
     X = rng.normal(size=(60, 3))
     return X, X[:, 0] + np.sin(2 * X[:, 1]) + 0.2 * rng.normal(size=60)
 

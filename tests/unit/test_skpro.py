@@ -8,12 +8,12 @@ pytest.importorskip("skpro")
 
 from bne import BNERegressor
 from bne.skpro import BNEProbaRegressor
-from conftest import EXPERTS
+from conftest import EXPERTS, shifted
 
 
 @pytest.fixture(scope="module")
 def fitted(wave):
-    settings = {"calibration": None, "draws": 300, "random_state": 0}
+    settings = {"calibration": None, "draws": 300, "random_state": shifted(0)}
     y = pd.DataFrame({"pm": wave.y}, index=wave.X.index)
     return BNEProbaRegressor(BNERegressor(EXPERTS, inputs=["x"], **settings)).fit(wave.X, y)
 

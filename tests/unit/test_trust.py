@@ -10,6 +10,7 @@ from scipy import sparse
 from sklearn.linear_model import Ridge
 
 from bne import BNERegressor
+from conftest import shifted
 
 N = 60
 QUICK = {
@@ -18,11 +19,11 @@ QUICK = {
     "chains": 2,
     "warmup": 150,
     "draws": 250,
-    "random_state": 0,
+    "random_state": shifted(0),
 }
 
 
-def world(n=N, seed=0, scale=1.0):
+def world(n=N, seed=shifted(0), scale=1.0):
     rng = np.random.default_rng(seed)
     x = rng.uniform(-2.0, 2.0, n)
     X = pd.DataFrame({"x": x, "a": np.sin(x), "b": 0.5 * x})
