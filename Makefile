@@ -42,7 +42,7 @@ bench: setup
 # The paper's figures, or one of them: make paper FIGURE=fig4. A stopped run goes on where it was.
 FIGURE ?= all
 paper: setup
-	$(BIN)/bne reproduce $(FIGURE)
+	$(BIN)/python -m paper $(FIGURE)
 
 # Resolve the newest versions that satisfy pyproject.toml, for every platform, with their hashes.
 lock:

@@ -15,7 +15,7 @@ from store import resume
 
 from bne import BNERegressor
 from bne.datasets import make_wave_1d
-from bne.reproduce import _maps
+from paper import maps
 
 SETTINGS = {"chains": 2, "warmup": 300, "draws": 400, "random_state": 0, "n_jobs": 2}
 INSIDE = np.linspace(-4.5, 4.5, 46)
@@ -76,10 +76,10 @@ def square(map, n, seed):
 
 def twin(seed):
     """Figure 5's twin: real monitors and exposure models, a simulated outcome."""
-    table = _maps.monitors()
+    table = maps.monitors()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return _maps.twin_data(table, seed)[:3]
+        return maps.twin_data(table, seed)[:3]
 
 
 def experts_with_fields(seed):
@@ -175,7 +175,7 @@ CASES = {
             {"map": m, "n": n, "seed": s}
             for m, n in (("fields", 200), ("bump", 200), ("twin", 51))
             for s in (1, 2, 3)
-            if m != "twin" or _maps.monitors() is not None
+            if m != "twin" or maps.monitors() is not None
         ],
     ),
     "bump": (

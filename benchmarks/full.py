@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from stages import EXPERTS, min_ess
 
-from bne import BNERegressor, _joint
-from bne._model import log_density
+from bne import BNERegressor
+from bne._fitting import full_stage as _joint
+from bne._fitting.full_density import log_density
 from bne.datasets import make_wave_1d
 
 SIZES = (100, 300, 1000, 3000)

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 from store import resume
 
-from bne import BNERegressor, _checkpoint
+from bne import BNERegressor
+from bne._sampler import checkpoint as _checkpoint
 from bne.datasets import make_wave_1d
 
 KILLS = 20

@@ -17,13 +17,14 @@ import pandas as pd
 from scipy import stats
 from store import resume
 
-from bne import _joint, _model
-from bne._joint import CalibrationFeatures
-from bne._kernels import interpolate, make_feature_map, principal_rotations, resolve_kernel
-from bne._logistic import Logistic
-from bne._priors import InverseGamma, Priors, length_scale_grid
-from bne._ratio import make_ratio
-from bne._sampling import SamplerSettings
+from bne._base.priors import InverseGamma, Priors, length_scale_grid
+from bne._calibration.logistic import Logistic
+from bne._calibration.ratio import make_ratio
+from bne._fitting import full_density as _model
+from bne._fitting import full_stage as _joint
+from bne._fitting.full_stage import CalibrationFeatures
+from bne._process.kernels import interpolate, make_feature_map, principal_rotations, resolve_kernel
+from bne._sampler.hmc import SamplerSettings
 
 LOGISTIC = Logistic()
 N, K = 24, 2

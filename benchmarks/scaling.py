@@ -24,7 +24,11 @@ from full import capture, gradient_times
 from stages import min_ess, min_ess_of_answers
 from store import FOLDER, resume
 
-from bne import BNERegressor, _joint, _partition, _places, _table
+from bne import BNERegressor
+from bne._answers import table as _table
+from bne._data import places as _places
+from bne._fitting import full_stage as _joint
+from bne._fitting import shards as _partition
 
 mpl.use("Agg")
 
@@ -346,7 +350,7 @@ def flops_per_row(model):
 
 def matmul_rate():
     """Floating-point operations a second of one core."""
-    from bne._threads import single_blas_thread
+    from bne._base.threads import single_blas_thread
 
     a = np.random.default_rng(0).normal(size=(1500, 1500))
     with single_blas_thread():

@@ -16,10 +16,10 @@ from stages import min_ess_of_answers
 from store import FOLDER, resume
 
 from bne import plots
-from bne.reproduce import _real
-from bne.reproduce._scores import fitted_stages, observed_scores, stages_of
+from paper import real
+from paper.scores import fitted_stages, observed_scores, stages_of
 
-EXPERTS = _real.WEATHER_MODELS
+EXPERTS = real.WEATHER_MODELS
 PLACE = ["longitude", "latitude"]
 SETTINGS = {"chains": 2, "n_jobs": 2, "random_state": 0, "geographic": PLACE}
 LENGTH = {"warmup": 400, "draws": 500}
@@ -28,7 +28,7 @@ PICTURE = FOLDER.parents[1] / "docs" / "images" / "weather_map.png"
 
 def fitted(warmup, draws):
     """The scores of every stage on the 31st, and the map."""
-    train, test = _real.weather()
+    train, test = real.weather()
     folder = Path("out") / f"weather-{warmup}-{draws}"
     length = {"warmup": warmup, "draws": draws, "checkpoint": str(folder)}
     y = train["observation"].to_numpy(float)
@@ -46,7 +46,7 @@ def fitted(warmup, draws):
 def draw(model):
     """Six maps of the 31st."""
     mpl.use("Agg")
-    grid = pd.read_csv(_real.folder() / "uw_srft_2004/srftGrid_valid20040131.csv.gz")
+    grid = pd.read_csv(real.folder() / "uw_srft_2004/srftGrid_valid20040131.csv.gz")
     axes = plots.maps(model, grid[PLACE + EXPERTS], grid[PLACE])
     axes[0, 0].set_title("temperature on 31 January, K")
     axes[0, 0].figure.savefig(PICTURE, dpi=80)
@@ -54,8 +54,8 @@ def draw(model):
 
 def run():
     """One fit."""
-    if not (_real.folder() / "uw_srft_2004").exists():
-        print(f"Skipped: no uw_srft_2004 in {_real.folder()}.")
+    if not (real.folder() / "uw_srft_2004").exists():
+        print(f"Skipped: no uw_srft_2004 in {real.folder()}.")
         return []
     return resume("weather_rows", [LENGTH], fitted).to_dict("records")
 

@@ -15,7 +15,7 @@ from scipy import stats
 from store import FOLDER
 
 from bne import BNERegressor
-from bne.reproduce import _store
+from paper import store
 
 SIZES = (100, 400)
 SEEDS = 20
@@ -76,7 +76,7 @@ def compute(seeds=SEEDS, n_jobs=1):
         for n in SIZES[::-1]
         for world in WORLDS
     ]
-    return _store.resume(FOLDER / "worlds_rows.csv", keys, one, n_jobs=n_jobs)
+    return store.resume(FOLDER / "worlds_rows.csv", keys, one, n_jobs=n_jobs)
 
 
 def table(rows):

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bne import BNERegressor, _joint
-from bne._calibration import HALF_WIDTH, NODE_SPACING, log_base
+from bne import BNERegressor
+from bne._calibration.construction import HALF_WIDTH, NODE_SPACING, log_base
+from bne._fitting import full_stage as _joint
 from bne.datasets import make_wave_1d
 
 jax.config.update("jax_numpy_rank_promotion", "raise")

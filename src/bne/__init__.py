@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bne import datasets, metrics
-    from bne._answers import BiasReport, Decomposition
-    from bne._predictive import PredictiveDistribution
+    from bne._answers.reports import BiasReport, Decomposition
+    from bne._base.warnings import SamplingWarning
+    from bne._law.distribution import PredictiveDistribution
     from bne._regressor import BNERegressor
-    from bne._warnings import SamplingWarning
     from bne.io import ModelFileError, load
 
 __version__ = "0.1.0"
@@ -29,11 +29,11 @@ __all__ = [
 
 _HOMES = {
     "BNERegressor": "bne._regressor",
-    "BiasReport": "bne._answers",
-    "Decomposition": "bne._answers",
+    "BiasReport": "bne._answers.reports",
+    "Decomposition": "bne._answers.reports",
     "ModelFileError": "bne.io",
-    "PredictiveDistribution": "bne._predictive",
-    "SamplingWarning": "bne._warnings",
+    "PredictiveDistribution": "bne._law.distribution",
+    "SamplingWarning": "bne._base.warnings",
     "load": "bne.io",
 }
 

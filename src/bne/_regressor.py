@@ -10,22 +10,22 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from bne import _experts
-from bne._diagnostics import health, warn_if_unhealthy
-from bne._kernels import KernelFunction, resolve_kernel
-from bne._scaling import Scaling, fit_scaling
-from bne._typing import Array
-from bne._validation import (
+from bne._base.typing import Array
+from bne._data import experts as _experts
+from bne._data.scaling import Scaling, fit_scaling
+from bne._data.validation import (
     check_rows,
     check_settings,
     drop_unpredicted,
     unchanged_by_failure,
     warn_constant,
 )
+from bne._process.kernels import KernelFunction, resolve_kernel
+from bne._sampler.diagnostics import health, warn_if_unhealthy
 
 if TYPE_CHECKING:
-    from bne._answers import BiasReport, Decomposition
-    from bne._posterior import Posterior
+    from bne._answers.reports import BiasReport, Decomposition
+    from bne._fitting.posterior import Posterior
 
 STAGES = ("ensemble", "additive", "full")
 SAMPLING = (
@@ -220,9 +220,11 @@ class BNERegressor(RegressorMixin, BaseEstimator):
 
     def _sample(self, x: Array, f: Array, y: Array, geographic: tuple[int, int] | None) -> None:
         """Sample the posterior of every stage."""
-        from bne import _posterior  # jax is imported here, not with the package
-        from bne._sampling import SamplerSettings
-        from bne._stages import Rows
+        from bne._draws.stage import Rows
+        from bne._fitting import (
+            posterior as _posterior,  # jax is imported here, not with the package
+        )
+        from bne._sampler.hmc import SamplerSettings
 
         self.n_rows_: int = len(y)
         self.scaling_: Scaling = fit_scaling(x, f, y, geographic)
@@ -251,7 +253,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
 
     def _open_checkpoint(self, data: dict[str, Array]) -> Any:
         """Checkpoint and seed of this fit; a random state that is no number has no say in it."""
-        from bne._checkpoint import open_checkpoint
+        from bne._sampler.checkpoint import open_checkpoint
 
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         settings = {name: getattr(self, name) for name in SAMPLING}
@@ -297,13 +299,13 @@ class BNERegressor(RegressorMixin, BaseEstimator):
 
     def _distribution(self, rows: Any, stage: str = "full") -> Any:
         """Predictive distribution at rows in the model's units."""
-        from bne._partition import make_law
+        from bne._fitting.shards import make_law
 
         return make_law(self._thinned(stage), rows, self.scaling_)
 
     def _thinned(self, stage: str) -> list[Any]:
         """Stages with the draws that answers are averaged over, shared out among shards."""
-        from bne._stages import PREDICTIVE_DRAWS
+        from bne._draws.stage import PREDICTIVE_DRAWS
 
         stages = self._stages(stage)
         return [s.thinned(max(PREDICTIVE_DRAWS // len(stages), MIN_DRAWS)) for s in stages]
@@ -325,10 +327,10 @@ class BNERegressor(RegressorMixin, BaseEstimator):
             With attributes ``total aleatoric epistemic parametric structural_delta structural_G
             hyperparameters``, their Monte-Carlo ``errors``, and ``to_frame()``.
         """
-        from bne import _uncertainty
-        from bne._answers import Decomposition
-        from bne._partition import average_parts
-        from bne._threads import single_blas_thread
+        from bne._answers import uncertainty as _uncertainty
+        from bne._answers.reports import Decomposition
+        from bne._base.threads import single_blas_thread
+        from bne._fitting.shards import average_parts
 
         if measure not in _uncertainty.MEASURES:
             raise ValueError(
@@ -356,7 +358,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
 
     def _closed(self, stage: str) -> list[Any]:
         """Closed forms of the Gaussian stage that goes with `stage`, of every shard."""
-        from bne import _uncertainty
+        from bne._answers import uncertainty as _uncertainty
 
         parts = self.posterior_.parts
         limit = max(_uncertainty.HYPERPARAMETER_DRAWS // len(parts), MIN_DRAWS // 4)
@@ -395,8 +397,8 @@ class BNERegressor(RegressorMixin, BaseEstimator):
             For ``delta`` and ``G``, the paper's two differences, and for the ``total``: mean,
             interval, P(D > 0), evidence; a ``verdict`` on the total in words; ``to_frame()``.
         """
-        from bne import _bias
-        from bne._answers import BiasReport
+        from bne._answers import bias as _bias
+        from bne._answers.reports import BiasReport
 
         statistic = _bias.check_statistic(statistic)
         stages, rows, train = self._thinned("full"), self._rows(X), self.posterior_.rows
@@ -408,7 +410,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
 
         Warns where two experts are too alike for their weights to be told apart.
         """
-        from bne._weights import warn_if_collinear, weights_table
+        from bne._answers.weights import warn_if_collinear, weights_table
 
         omegas, f = [s.draws.omega for s in self._stages(stage)], self.posterior_.rows.f
         warn_if_collinear(f, self.expert_names_)
@@ -429,7 +431,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
 
         Of a partitioned posterior, that of one `shard` and its rows: shards have no joint draws.
         """
-        from bne._export import to_datatree
+        from bne._answers.datatree import to_datatree
 
         stages, parts = self._stages(stage), self.posterior_.parts
         if not 0 <= shard < len(parts):
@@ -462,7 +464,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
 
     def _rows(self, X: Any) -> Any:
         """Inputs and experts' predictions at the rows of X, in the model's units: `Rows`."""
-        from bne._stages import Rows
+        from bne._draws.stage import Rows
 
         check_is_fitted(self)
         X, _ = check_rows(self, X, None, reset=False)

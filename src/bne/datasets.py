@@ -19,7 +19,7 @@ from scipy.stats import gamma, weibull_min
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ExpSineSquared
 
-from bne._typing import Array
+from bne._base.typing import Array
 
 __all__ = ["SimulatedData", "Truth", "make_gamma_0d", "make_wave_1d"]
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bne import _table
+from bne._answers import table as _table
 
 
 def predict_grid(model: Any, grid: Any, *, quantiles: Sequence[float] = _table.QUANTILES) -> Any:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bne._typing import Array
+from bne._base.typing import Array
 
 if TYPE_CHECKING:
     from bne._regressor import BNERegressor
@@ -183,7 +183,14 @@ def _refuse_bombs(members: list[zipfile.ZipInfo], size: int, damaged: str) -> No
 
 def _types() -> dict[str, type]:
     """The named tuples that a file may hold, by name."""
-    from bne import _calibration, _experts, _joint, _kernels, _posterior, _priors, _scaling, _stages
+    from bne._base import priors as _priors
+    from bne._calibration import construction as _calibration
+    from bne._data import experts as _experts
+    from bne._data import scaling as _scaling
+    from bne._draws import stage as _stages
+    from bne._fitting import full_stage as _joint
+    from bne._fitting import posterior as _posterior
+    from bne._process import kernels as _kernels
 
     classes = (
         _calibration.Basis,
@@ -205,8 +212,8 @@ def _types() -> dict[str, type]:
 
 def _named_objects() -> dict[str, dict[str, Any]]:
     """Functions and constructions that a file names."""
-    from bne._joint import CONSTRUCTIONS
-    from bne._kernels import KERNELS
+    from bne._fitting.full_stage import CONSTRUCTIONS
+    from bne._process.kernels import KERNELS
 
     return {"kernel": KERNELS, "construction": dict(CONSTRUCTIONS)}
 

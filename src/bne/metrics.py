@@ -17,7 +17,7 @@ from scipy.integrate import trapezoid
 from scipy.stats import norm
 from scipy.stats.distributions import rv_frozen
 
-from bne._score_checks import (
+from bne._base.checks import (
     check_grid,
     check_interval,
     check_levels,
@@ -25,7 +25,7 @@ from bne._score_checks import (
     check_outcomes,
     check_rows,
 )
-from bne._typing import Array
+from bne._base.typing import Array
 
 __all__ = [
     "coverage",

@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from bne._answers import BiasReport, Decomposition
-    from bne._predictive import PredictiveDistribution
+    from bne._answers.reports import BiasReport, Decomposition
+    from bne._law.distribution import PredictiveDistribution
 
 __all__ = [
     "bands",

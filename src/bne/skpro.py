@@ -8,8 +8,8 @@ from sklearn.base import clone
 from skpro.distributions.base import BaseDistribution
 from skpro.regression.base import BaseProbaRegressor
 
+from bne._base.typing import Array
 from bne._regressor import BNERegressor
-from bne._typing import Array
 
 
 class BNEDistribution(BaseDistribution):

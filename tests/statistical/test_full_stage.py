@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bne import BNERegressor, _joint
+from bne import BNERegressor
+from bne._fitting import full_stage as _joint
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import health

@@ -6,11 +6,11 @@ from arviz_stats.base.array import array_stats
 from scipy import stats
 
 from bne import BNERegressor
-from bne._kernels import make_feature_map, resolve_kernel
-from bne._priors import InverseGamma, Priors, length_scale_grid
-from bne._sample_stages import sample_stage
-from bne._sampling import SamplerSettings
-from bne._stages import Residual, Rows
+from bne._base.priors import InverseGamma, Priors, length_scale_grid
+from bne._draws.stage import Residual, Rows
+from bne._fitting.gaussian_stage import sample_stage
+from bne._process.kernels import make_feature_map, resolve_kernel
+from bne._sampler.hmc import SamplerSettings
 from bne.datasets import make_wave_1d
 from conftest import EXPERTS, shifted
 

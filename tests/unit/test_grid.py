@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 import xarray as xr
 
-from bne import BNERegressor, _table
+from bne import BNERegressor
+from bne._answers import table as _table
 from bne.grid import predict_grid
 from conftest import shifted
 

@@ -10,7 +10,7 @@ import optax
 from sklearn.base import BaseEstimator
 from sklearn.preprocessing import StandardScaler
 
-from bne._typing import Array
+from bne._base.typing import Array
 from bne.baselines._laws import Mixture
 
 BATCH = 100

@@ -7,7 +7,7 @@ from scipy import special
 from sklearn.base import BaseEstimator
 from statsmodels.nonparametric.kernel_density import KDEMultivariateConditional
 
-from bne._typing import Array
+from bne._base.typing import Array
 from bne.baselines._laws import Mixture
 
 

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from scipy import special, stats
 from scipy.optimize import elementwise
 
-from bne._typing import Array
+from bne._base.typing import Array
 
 
 def by_row(values: ArrayLike, at: Callable[..., Array], *parameters: Array) -> Array:

@@ -9,7 +9,15 @@ from scipy import special
 from sklearn.base import BaseEstimator
 from sklearn.preprocessing import StandardScaler
 
-from bne._kernels import (
+from bne._base.priors import (
+    InverseGamma,
+    fit_inverse_gamma,
+    half_normal_log_density,
+    length_scale_grid,
+)
+from bne._base.typing import Array
+from bne._fitting.full_density import interpolate
+from bne._process.kernels import (
     N_NODES,
     choose_points,
     make_feature_map,
@@ -17,15 +25,7 @@ from bne._kernels import (
     resolve_kernel,
     spacing_and_range,
 )
-from bne._model import interpolate
-from bne._priors import (
-    InverseGamma,
-    fit_inverse_gamma,
-    half_normal_log_density,
-    length_scale_grid,
-)
-from bne._sampling import SamplerSettings, sample
-from bne._typing import Array
+from bne._sampler.hmc import SamplerSettings, sample
 from bne.baselines._laws import Mixture
 
 POINTS = 32

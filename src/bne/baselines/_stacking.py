@@ -8,7 +8,7 @@ from arviz_stats import compare  # pyright: ignore[reportPrivateImportUsage]
 from scipy import stats
 from sklearn.base import BaseEstimator
 
-from bne._typing import Array
+from bne._base.typing import Array
 from bne.baselines._laws import Mixture
 
 DRAWS = 500

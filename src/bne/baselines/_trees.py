@@ -7,7 +7,7 @@ from ngboost import NGBRegressor
 from quantile_forest import RandomForestQuantileRegressor
 from sklearn.base import BaseEstimator
 
-from bne._typing import Array
+from bne._base.typing import Array
 from bne.baselines._laws import Mixture, QuantileLaw
 
 LEVELS = np.linspace(0.0, 1.0, 201)

@@ -1,0 +1,81 @@
+"""Checks of what scores are given: each says what was wrong, what was got and what to do."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bne._base.typing import Array
+
+
+def check_outcomes(y: ArrayLike) -> Array:
+    """Finite y (N,)."""
+    y = np.asarray(y, dtype=float)
+    if y.ndim != 1 or y.size == 0:
+        raise ValueError(
+            f"`y` must have shape (N,), N > 0; got {y.shape}. Flatten a column with `.ravel()`."
+        )
+    if not np.isfinite(y).all():
+        raise ValueError(
+            f"`y` must be finite; got {np.sum(~np.isfinite(y))} NaN or infinite "
+            "values. Drop those rows."
+        )
+    return y
+
+
+def check_rows(values: ArrayLike, shape: tuple[int, ...], name: str) -> Array:
+    """An array of exactly this shape: nothing is broadcast."""
+    values = np.asarray(values, dtype=float)
+    if values.shape != shape:
+        raise ValueError(
+            f"`{name}` must have shape {shape}; got {values.shape}. Give one row per "
+            "outcome, without extra axes."
+        )
+    return values
+
+
+def check_no_nan(values: ArrayLike, name: str) -> Array:
+    """An array without NaN."""
+    values = np.asarray(values, dtype=float)
+    if np.isnan(values).any():
+        raise ValueError(
+            f"`{name}` must not hold NaN; got {np.isnan(values).sum()}. Drop those rows."
+        )
+    return values
+
+
+def check_interval(y: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> tuple[Array, Array, Array]:
+    """Outcomes and the ends of their intervals, (N,) each."""
+    y = check_outcomes(y)
+    lower, upper = check_no_nan(lower, "lower"), check_no_nan(upper, "upper")
+    check_rows(lower, y.shape, "lower")
+    check_rows(upper, y.shape, "upper")
+    if (lower > upper).any():
+        raise ValueError(
+            f"`lower` must not exceed `upper`; got {np.sum(lower > upper)} rows where "
+            "it does. Check the order of the arguments."
+        )
+    return y, lower, upper
+
+
+def check_levels(levels: ArrayLike, name: str) -> Array:
+    """Levels in (0, 1)."""
+    levels = np.asarray(levels, dtype=float)
+    outside = levels[~((levels > 0) & (levels < 1))]
+    if outside.size:
+        raise ValueError(f"`{name}` must lie in (0, 1); got {outside.flat[0]:g}. Pass 0.9, not 90.")
+    return levels
+
+
+def check_grid(y_grid: ArrayLike, n_rows: int) -> Array:
+    """Values of y, increasing, for each of `n_rows` rows: (N, Q)."""
+    y_grid = np.atleast_2d(np.asarray(y_grid, dtype=float))
+    if y_grid.ndim != 2 or (len(y_grid) != n_rows and 1 not in (len(y_grid), n_rows)):
+        raise ValueError(
+            f"`y_grid` must have shape (Q,) or (N, Q) with N = {n_rows}; got "
+            f"{y_grid.shape}. Pass one row of values per row of the laws."
+        )
+    if y_grid.shape[1] < 2 or not (np.diff(y_grid, axis=1) >= 0).all():
+        raise ValueError(
+            "`y_grid` must hold at least two increasing values per row; got "
+            f"{y_grid.shape[1]}, or unsorted or NaN ones. Sort it."
+        )
+    return np.broadcast_to(y_grid, (max(n_rows, len(y_grid)), y_grid.shape[1]))

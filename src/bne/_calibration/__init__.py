@@ -1,0 +1,1 @@
+"""The calibration function G: its constructions, its base law, and draws of its ratio."""

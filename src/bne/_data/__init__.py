@@ -1,0 +1,1 @@
+"""Rows and places, experts, scaling, validation: what the model is given."""

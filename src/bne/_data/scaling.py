@@ -1,0 +1,88 @@
+"""Standardise the inputs, and put y and all experts through one affine map."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from bne._base.typing import Array
+
+
+class Scaling(NamedTuple):
+    """The affine maps between the user's units and the model's.
+
+    Attributes
+    ----------
+    x_center, x_scale : (d,) arrays
+        Mean and standard deviation of each input.
+    y_center, y_scale : float
+        Shared by y and every expert, so that ``omega`` is the same in both units.
+    geographic : (int, int) or None
+        Which inputs are longitude and latitude in degrees. They become kilometres east and north on
+        a plane that touches `latitude`, and share one scale: distances are the same in every
+        direction.
+    """
+
+    x_center: Array
+    x_scale: Array
+    y_center: float
+    y_scale: float
+    geographic: tuple[int, int] | None = None
+    latitude: float = 0.0
+
+    def inputs(self, x: Array) -> Array:
+        """Inputs in the model's units."""
+        x = in_km(x, self.geographic, self.latitude)
+        return (x - self.x_center) / self.x_scale
+
+    def undo_inputs(self, x: Array) -> Array:
+        """Inputs in the user's units."""
+        units = in_km(np.ones((1, len(self.x_center))), self.geographic, self.latitude)
+        return (self.x_center + self.x_scale * x) / units
+
+    def outcome(self, y: Array) -> Array:
+        """An outcome or an expert's prediction in the model's units."""
+        return (y - self.y_center) / self.y_scale
+
+    def undo_outcome(self, y: Array) -> Array:
+        """An outcome in the user's units."""
+        return self.y_center + self.y_scale * y
+
+
+KM_PER_DEGREE = 111.195
+"""On a sphere with the earth's mean radius."""
+
+
+def in_km(x: Array, geographic: tuple[int, int] | None, latitude: float) -> Array:
+    """Replace longitude and latitude by kilometres east and north."""
+    if geographic is None:
+        return x
+    lon, lat = geographic
+    shrink = np.ones(x.shape[1])
+    shrink[lon] = KM_PER_DEGREE * np.cos(np.deg2rad(latitude))
+    shrink[lat] = KM_PER_DEGREE
+    return x * shrink
+
+
+def fit_scaling(x: Array, f: Array, y: Array, geographic: tuple[int, int] | None = None) -> Scaling:
+    """Learn the affine maps from the training rows.
+
+    A constant y takes its scale from the experts, and failing that from its own size, so that no
+    division by zero is possible.
+    """
+    latitude = 0.0 if geographic is None else float(np.mean(x[:, geographic[1]]))
+    x = in_km(x, geographic, latitude)
+    x_scale = _spread(x)
+    if geographic is not None:
+        x_scale[list(geographic)] = np.sqrt(np.mean(x_scale[list(geographic)] ** 2))
+    center = float(np.mean(y))
+    candidates = [float(_spread(y[:, None])[0]), float(np.sqrt(np.mean((f - center) ** 2)))]
+    floor = 1e-12 * max(abs(center), float(np.max(np.abs(f))))
+    scale = next((c for c in candidates if c > floor), abs(center) or 1.0)
+    x_scale = np.where(x_scale > 0, x_scale, 1.0)
+    return Scaling(np.mean(x, axis=0), x_scale, center, scale, geographic, latitude)
+
+
+def _spread(columns: Array) -> Array:
+    """Standard deviation by column; exactly 0 where only rounding varies."""
+    sd = np.std(columns, axis=0)
+    return np.where(sd > 1e-12 * np.max(np.abs(columns), axis=0, initial=0.0), sd, 0.0)

@@ -1,0 +1,1 @@
+"""Posterior draws: of a stage, and of all stages of a fit."""

@@ -1,0 +1,1 @@
+"""Rows to posterior draws: what is chosen, the densities, the stages, the shards."""

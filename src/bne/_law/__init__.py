@@ -1,0 +1,1 @@
+"""Draws to predictive distributions: the one bridge that every answer reads."""

@@ -1,0 +1,1 @@
+"""Gaussian processes: kernels, their features, and how features follow the length-scale."""

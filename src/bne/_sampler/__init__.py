@@ -1,0 +1,1 @@
+"""Hamiltonian Monte Carlo of any log density; it knows no model."""

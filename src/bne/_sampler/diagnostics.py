@@ -1,0 +1,89 @@
+"""Is the posterior sampled well enough? R-hat, effective sample sizes, divergences, E-BFMI."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from arviz_stats.base.array import array_stats
+
+from bne._base.typing import Array
+from bne._base.warnings import SamplingWarning
+
+MAX_R_HAT = 1.01
+MIN_ESS = 400
+MIN_BFMI = 0.3
+MAX_PILOT_R_HAT = 1.1
+"""Of a pilot only means are used."""
+
+
+def summarise(quantities: dict[str, Array]) -> pd.DataFrame:
+    """Mean, sd, ESS and R-hat of named quantities (chain, draw), by ArviZ."""
+    rows = {}
+    for name, values in quantities.items():
+        axes: dict[str, Any] = {"chain_axis": 0, "draw_axis": 1}
+        constant = np.ptp(values) == 0
+        rows[name] = {
+            "mean": np.mean(values),
+            "sd": np.std(values, ddof=1),
+            "ess_bulk": np.nan if constant else array_stats.ess(values, method="bulk", **axes),
+            "ess_tail": np.nan
+            if constant
+            else array_stats.ess(values, method="tail", prob=(0.05, 0.95), **axes),
+            "r_hat": np.nan if constant else array_stats.rhat(values, **axes),
+        }
+    return pd.DataFrame.from_dict(rows, orient="index").astype(float)
+
+
+def health(draws: list[Any], names: list[str]) -> tuple[pd.DataFrame, dict[str, Array]]:
+    """Diagnostics of every shard, one below the other, and the sampler's statistics, joined."""
+    tables = [summarise(d.quantities(names)) for d in draws]
+    if len(tables) > 1:
+        tables = [t.rename(index=lambda n, i=i: f"shard {i}: {n}") for i, t in enumerate(tables)]
+    statistics = {k: np.concatenate([d.statistics[k] for d in draws]) for k in draws[0].statistics}
+    return pd.concat(tables), statistics
+
+
+def warn_if_unhealthy(stage: str, table: pd.DataFrame, statistics: dict[str, Array]) -> None:
+    """One warning for a stage, naming each problem and its remedy."""
+    problems = []
+    divergences = int(np.sum(statistics["diverging"]))
+    if divergences:
+        problems.append(
+            f"{divergences} divergent transitions: raise `target_acceptance` towards 0.99"
+        )
+    r_hat, ess = table["r_hat"], table[["ess_bulk", "ess_tail"]].min(axis=1)
+    if r_hat.max() > MAX_R_HAT:
+        problems.append(
+            f"R-hat up to {r_hat.max():.3f} (> {MAX_R_HAT}: {_named(-r_hat, -MAX_R_HAT)}): raise "
+            "`warmup` and `draws`"
+        )
+    if ess.min() < MIN_ESS:
+        problems.append(
+            f"effective sample size down to {ess.min():.0f} (< {MIN_ESS}: {_named(ess, MIN_ESS)}): "
+            "raise `draws`"
+        )
+    energy = np.min(array_stats.bfmi(statistics["energy"])) if len(table) else 1.0
+    if energy < MIN_BFMI:
+        problems.append(f"E-BFMI {energy:.2f} (< {MIN_BFMI}): raise `warmup`")
+    if problems:
+        message = "; ".join(problems)
+        warnings.warn(f"The {stage} stage: {message}.", SamplingWarning, stacklevel=4)
+
+
+def _named(values: pd.Series, limit: float, most: int = 3) -> str:
+    """Names of the values below a limit, the worst first."""
+    names = list(values[values < limit].sort_values().index)
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def warn_if_unsettled(quantities: dict[str, Array]) -> None:
+    """Warn where the chains of a pilot, whose hyperparameters all shards get, do not agree."""
+    worst = summarise(quantities)["r_hat"].max()
+    if worst > MAX_PILOT_R_HAT:
+        warnings.warn(
+            f"The pilot that finds the shards' hyperparameters has R-hat up to {worst:.2f} "
+            f"(> {MAX_PILOT_R_HAT}): raise `warmup`.",
+            SamplingWarning,
+            stacklevel=5,
+        )

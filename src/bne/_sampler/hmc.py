@@ -1,0 +1,314 @@
+"""Hamiltonian Monte Carlo: (log density, data, starts) -> draws and statistics.
+
+Trajectories have random lengths in coordinates of about unit scale, which the warm-up finds in
+rounds (`fisher_map`). The log density takes its data as an argument, and the caller pads the data,
+so that one compiled program serves every data set of about the same size. A chain runs in blocks:
+between two blocks Python is in control, for a progress bar or an interruption.
+"""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import blackjax
+import jax
+import jax.numpy as jnp
+import numpy as np
+from blackjax.adaptation.step_size import dual_averaging_adaptation
+from blackjax.mcmc.hmc import HMCState
+from joblib import Parallel, delayed
+
+from bne._base.typing import Array
+from bne._sampler.checkpoint import NO_CHECKPOINT, ChainLog, Checkpoint
+from bne._sampler.coordinates import LogDensity, LowRank, fisher_map, scales_only
+
+START = -1
+"""The iteration before the first."""
+
+BLOCK = 50
+"""Iterations at the most between two visits to Python."""
+
+BLOCK_SECONDS = 2.0
+"""About how long they may take: nothing can be shown, written or stopped before."""
+
+
+class Reach(NamedTuple):
+    """How far trajectories go: their mean length, and how many leapfrog steps at the most."""
+
+    length: float
+    max_steps: int
+
+
+FULL = Reach(4.0, 128)
+"""A quarter turn in a direction 2.5 times the typical width."""
+
+FIRST = Reach(4.0, 32)
+"""Where coordinates are guesses, steps are a fifth of what they will be: whole turns are dear."""
+
+SPREAD = 0.7
+"""Lengths are uniform within this share of their mean, so that no direction stays in step."""
+
+JITTER = 0.3
+"""Step sizes are uniform within this share of the adapted one: short ones leave tight corners."""
+
+ROUNDS = (0.2, 0.3)
+"""Shares of the warm-up after which the coordinates are found anew."""
+
+DIRECTIONS = 48
+"""Directions that the coordinates stretch."""
+
+DAMPING = 0.2
+"""Of dual averaging. At its customary 0.05 one trajectory that is refused, when .95 are to be
+accepted, makes the next steps up to seventeen times shorter."""
+
+
+class Draws(NamedTuple):
+    """Positions and gradients (chain, draw, dim), and statistics by name, each (chain, draw)."""
+
+    position: Any
+    gradient: Any
+    statistics: dict[str, Any]
+
+
+class OnDevice:
+    """Arrays on the device. To another process they go as numpy's, which keep their precision."""
+
+    def __init__(self, tree: Any) -> None:
+        self.tree = jax.tree.map(jnp.asarray, tree)
+
+    def __getstate__(self) -> Any:
+        """Leave the device."""
+        return jax.tree.map(np.asarray, self.tree)
+
+    def __setstate__(self, tree: Any) -> None:
+        """Arrays that JAX would narrow here, where nobody has allowed it 64 bits."""
+        self.tree = tree
+
+
+class Here:
+    """A function that tells this process something; in another one it does nothing."""
+
+    def __init__(self, function: Callable[[int], object]) -> None:
+        self._function = function
+
+    def __call__(self, n: int) -> None:
+        """Tell."""
+        self._function(n)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A progress bar cannot leave its process."""
+        return Here, (_untold,)
+
+
+def _untold(n: int) -> None:
+    """Nobody is there to hear."""
+
+
+class SamplerSettings(NamedTuple):
+    """How long, how carefully and how many at a time to sample."""
+
+    chains: int
+    warmup: int
+    draws: int
+    target_acceptance: float
+    n_jobs: int | None
+
+
+def sample(
+    log_density: LogDensity,
+    data: Any,
+    starts: Array,
+    scale: Array,
+    settings: SamplerSettings,
+    seed: int,
+    progress: Callable[[int], object] = lambda n: None,
+    checkpoint: Checkpoint = NO_CHECKPOINT,
+    reach: Reach = FULL,
+) -> Draws:
+    """Run one chain from each row of `starts`.
+
+    Parameters
+    ----------
+    log_density : function of (position, data)
+        A module-level function: its identity is the key of the compiled program.
+    scale : (dim,)
+        Rough scale of every coordinate, to begin with.
+    progress : function
+        Called with the number of iterations just done, from any thread.
+    checkpoint : Checkpoint
+        Where chains leave their draws, and go on from.
+    reach : Reach
+        Of trajectories, once the coordinates are no longer guesses.
+
+    Notes
+    -----
+    Every chain has its own key, so that the numbers do not depend on `n_jobs`. Chains run in
+    threads: the compiled program releases the interpreter's lock, and is compiled once.
+    """
+    coordinates = scales_only(scale, min(DIRECTIONS, len(scale)))
+    lengths = [int(share * settings.warmup) for share in ROUNDS]
+    run = partial(_run_chains, log_density, data, settings, Here(progress))
+    for i, length in enumerate(lengths):
+        if length == 0:
+            continue
+        part = checkpoint.part(f"round{i}")
+        z = run(reach if i else FIRST, coordinates, starts, length, 0, (seed, i), part)
+        settled = slice(length // 2, None)
+        q, g = coordinates(z.position), coordinates.pull_back(z.gradient)
+        starts = q[:, -1]
+        q, g = (_flat(a[:, settled]) for a in (q, g))
+        if len(q) > 1:
+            coordinates = fisher_map(q, g, coordinates)
+    adapting = settings.warmup - sum(lengths)
+    last = (seed, len(ROUNDS)), checkpoint.part("draws")
+    z = run(reach, coordinates, starts, adapting, settings.draws, *last)
+    z = jax.tree.map(lambda a: a[:, adapting:], z)
+    return Draws(coordinates(z.position), coordinates.pull_back(z.gradient), z.statistics)
+
+
+def _flat(a: Array) -> Array:
+    return a.reshape(-1, a.shape[-1])
+
+
+def _run_chains(
+    log_density: LogDensity,
+    data: Any,
+    settings: SamplerSettings,
+    progress: Callable[[int], object],
+    reach: Reach,
+    coordinates: LowRank,
+    starts: Array,
+    adapting: int,
+    draws: int,
+    entropy: tuple[int, ...],
+    checkpoint: Checkpoint,
+) -> Draws:
+    """All chains in the given coordinates: `adapting` iterations, then `draws`."""
+    seeds = np.random.SeedSequence(entropy).generate_state(len(starts))
+    with jax.enable_x64(True):
+        data = OnDevice((data, coordinates))
+    chain = partial(_run_chain, log_density, data, settings.target_acceptance, reach)
+    z = coordinates.inverse(starts)
+    logs = [checkpoint.chain(f"chain{i}") for i in range(len(z))]
+    chain(z[0], 0, 0, 0, progress, ChainLog(None))  # compile once, before there are threads
+    results = Parallel(n_jobs=settings.n_jobs, prefer="threads")(
+        delayed(chain)(start, int(s), adapting, draws, progress, log)
+        for start, s, log in zip(z, seeds, logs, strict=True)
+    )
+    return jax.tree.map(lambda *a: np.stack(a), *results)
+
+
+def _run_chain(
+    log_density: LogDensity,
+    on_device: OnDevice,
+    target_acceptance: float,
+    reach: Reach,
+    start: Array,
+    seed: int,
+    adapting: int,
+    draws: int,
+    progress: Callable[[int], object],
+    log: ChainLog,
+) -> Draws:
+    """One chain, whose step size adapts at first; it goes on where its log ends."""
+    total = adapting + draws
+    with jax.enable_x64(True):
+        data = jax.tree.map(jnp.asarray, on_device.tree)
+        begin = jax.random.key_data(jax.random.key(seed)), *_unstarted(jnp.asarray(start))
+        blocks, state, done = log.resume(_no_draws(len(start)), begin)
+        progress(max(done + START, 0))
+        state = begin if state is None else jax.tree.map(jnp.asarray, state)
+        first, length = START + done, 1
+        while first < total:
+            began = time.monotonic()
+            used = min(length, total - first)
+            span = np.array([first, first + used, adapting])
+            *state, out = _block(log_density, span, *state, target_acceptance, reach, data)
+            blocks.append(jax.tree.map(lambda a, used=used: np.asarray(a)[:used], out))
+            log.add(blocks[-1], state, last=first + used == total)
+            progress(used - (first == START))
+            each = max(time.monotonic() - began, 1e-3) / used  # some clocks are coarse
+            first, length = first + used, int(np.clip(BLOCK_SECONDS / each, 1, BLOCK))
+    return jax.tree.map(lambda *a: np.concatenate(a)[-START:], *blocks)
+
+
+def _unstarted(z: Any) -> Any:
+    """States of the sampler and of its step size before `START`: the density is not known yet.
+
+    The step size is drawn to its first value, of the right order in unit coordinates, and not to
+    ten times it, as is the custom.
+    """
+    step = dual_averaging_adaptation(0.8)[0](z.size**-0.25)
+    step = step._replace(mu=step.log_step_size)
+    state = HMCState(z, jnp.asarray(-jnp.inf, z.dtype), jnp.zeros_like(z)), step
+    return jax.tree.map(lambda a: jnp.asarray(a, jnp.result_type(a)), state)
+
+
+def _transformed(log_density: LogDensity, z: Any, data: tuple[Any, LowRank]) -> Any:
+    """The log density in the sampler's coordinates; the Jacobian is a constant."""
+    return log_density(data[1](z), data[0])
+
+
+@partial(jax.jit, static_argnums=0)
+def _block(
+    log_density: LogDensity,
+    span: Any,
+    key_data: Any,
+    state: Any,
+    adaptation: Any,
+    target_acceptance: Any,
+    reach: Reach,
+    data: Any,
+) -> Any:
+    """Run iterations `span[0]` to `span[1]`, at most `BLOCK`; the first `span[2]` of all adapt.
+
+    Iteration `START` takes one step of size 0, which finds the density and its gradient: they need
+    not be compiled a second time to begin with.
+    """
+    key = jax.random.wrap_key_data(key_data)
+    kernel = blackjax.hmc.build_kernel()
+    density = partial(_transformed, log_density, data=data)
+    metric = jnp.ones(state.position.size)
+    _, update, _ = dual_averaging_adaptation(target_acceptance, gamma=DAMPING)
+
+    def iterate(i: Any, carry: Any) -> Any:
+        key, state, adaptation, out = carry
+        key, jitter_key, step_key = jax.random.split(key, 3)
+        adapting = (i < span[2]) & (i != START)
+        log_step = jnp.where(adapting, adaptation.log_step_size, adaptation.log_step_size_avg)
+        longer, coarser = jax.random.uniform(jitter_key, (2,), minval=-1.0, maxval=1.0)
+        step_size = jnp.exp(log_step) * (1.0 + JITTER * coarser)
+        length = reach.length * (1.0 + SPREAD * longer)
+        n_steps = jnp.clip(jnp.ceil(length / step_size), 1, reach.max_steps).astype(int)
+        n_steps = jnp.where(i == START, 1, n_steps)
+        step_size = jnp.where(i == START, 0.0, step_size)
+        state, info = kernel(step_key, state, density, step_size, metric, n_steps)
+        adapted = update(adaptation, info.acceptance_rate)
+        adaptation = jax.tree.map(lambda a, b: jnp.where(adapting, a, b), adapted, adaptation)
+        statistics = {
+            "lp": state.logdensity,
+            "energy": info.energy,
+            "diverging": info.is_divergent,
+            "n_steps": n_steps,
+            "acceptance_rate": info.acceptance_rate,
+            "step_size": step_size,
+        }
+        new = Draws(state.position, state.logdensity_grad, statistics)
+        at = i - span[0]
+        return key, state, adaptation, jax.tree.map(lambda a, b: a.at[at].set(b), out, new)
+
+    begin = key, state, adaptation, _no_draws(state.position.size)
+    key, state, adaptation, out = jax.lax.fori_loop(span[0], span[1], iterate, begin)
+    return jax.random.key_data(key), state, adaptation, out
+
+
+def _no_draws(size: int) -> Draws:
+    """A block of draws that are still to be made."""
+    zeros = jnp.zeros((BLOCK, size))
+    numbers = {k: jnp.zeros(BLOCK) for k in ("lp", "energy", "acceptance_rate", "step_size")}
+    statistics = numbers | {
+        "diverging": jnp.zeros(BLOCK, bool),
+        "n_steps": jnp.zeros(BLOCK, jnp.int64),
+    }
+    return Draws(zeros, zeros, statistics)

@@ -1,0 +1,278 @@
+"""What the commands of `bne.cli` do, free of the command line."""
+
+import importlib
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from sklearn.cluster import KMeans
+from sklearn.model_selection import KFold
+from tqdm import tqdm
+
+from bne import BNERegressor, io
+from bne._answers.table import answers as all_answers
+from bne._base.typing import Array
+from bne.cli import files
+from bne.datasets import make_wave_1d
+
+LONGITUDES, LATITUDES = {"lon", "long", "longitude", "lng"}, {"lat", "latitude"}
+LEVEL = 0.9
+
+
+class Task(NamedTuple):
+    """Columns of a table: what was observed, the models' predictions, the inputs."""
+
+    target: str
+    models: tuple[str, ...]
+    inputs: list[str]
+    degrees: bool
+
+    @property
+    def geographic(self) -> tuple[str, str] | None:
+        """Longitude and latitude among the inputs, by their names."""
+        lon = [c for c in self.inputs if c.lower() in LONGITUDES]
+        lat = [c for c in self.inputs if c.lower() in LATITUDES]
+        found = self.degrees and len(lon) == 1 and len(lat) == 1
+        return (lon[0], lat[0]) if found else None
+
+    def regressor(self, settings: dict[str, Any]) -> BNERegressor:
+        """The unfitted model."""
+        experts = [(name, name) for name in self.models]
+        return BNERegressor(experts, inputs=self.inputs, geographic=self.geographic, **settings)
+
+
+def split_names(text: str) -> list[str]:
+    """Names between commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def split_levels(text: str) -> list[float]:
+    """Levels between commas, each in (0, 1)."""
+    try:
+        levels = [float(part) for part in split_names(text)]
+    except ValueError:
+        raise ValueError(f"`--quantiles` must be numbers with commas; got {text!r}.") from None
+    if not levels or not all(0 < level < 1 for level in levels):
+        raise ValueError(f"`--quantiles` must lie in (0, 1); got {text!r}. Write 0.9, not 90.")
+    return levels
+
+
+def writable(path: Path) -> None:
+    """Fail before the work, not after it, where the result could not be written."""
+    if path.suffix.lower() != ".bne" and path.suffix.lower() != ".html":
+        files.kind_of(path)
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise FileNotFoundError(f"There is no folder {str(folder)!r} to write to.")
+    if path.is_dir() and path.suffix != ".zarr":
+        raise IsADirectoryError(f"{str(path)!r} is a folder; name a file.")
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(f"The folder {str(folder)!r} cannot be written to.")
+
+
+def columns_of(
+    rows: pd.DataFrame, names: list[str], source: Path, gaps: bool = False
+) -> pd.DataFrame:
+    """The named columns, all numeric and without gaps: where `gaps` are allowed, the other rows."""
+    missing = [name for name in names if name not in rows]
+    if missing:
+        raise ValueError(
+            f"{source.name!r} has no column {', '.join(map(repr, missing))}; it has "
+            f"{', '.join(map(str, rows.columns))}."
+        )
+    part = rows[names]
+    for name in names:
+        if not pd.api.types.is_numeric_dtype(part[name]):
+            example = next((v for v in part[name] if _not_a_number(v)), part[name].iloc[0])
+            raise ValueError(
+                f"Column {name!r} of {source.name!r} must be numeric; got {example!r}, for example."
+            )
+    values = part.to_numpy(float)
+    holes = ~np.isfinite(values).all(axis=1)
+    if gaps and holes.all():
+        raise ValueError(f"No place of {source.name!r} has all of {', '.join(names)}.")
+    if holes.any() and not gaps:
+        first = int(np.flatnonzero(holes)[0]) + 1
+        raise ValueError(
+            f"{int(holes.sum())} of {len(rows)} rows of {source.name!r} have missing or infinite "
+            f"values in the columns used (the first is row {first}). Drop or fill them."
+        )
+    return part[~holes]
+
+
+def _not_a_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return True
+    return False
+
+
+def training_table(task: Task, data: Path) -> tuple[pd.DataFrame, pd.DataFrame, Array]:
+    """All rows of the file, the columns the model sees, and the outcome."""
+    table = files.read(data)
+    used = [*dict.fromkeys([*task.inputs, *task.models, task.target])]
+    if task.target in task.models or task.target in task.inputs:
+        raise ValueError(f"The target {task.target!r} cannot be a model or an input as well.")
+    part = columns_of(table.rows, used, data)
+    return table.rows, part.drop(columns=task.target), part[task.target].to_numpy(float)
+
+
+def fit(task: Task, data: Path, settings: dict[str, Any]) -> BNERegressor:
+    """Fit the rows of a file."""
+    _, X, y = training_table(task, data)
+    model = task.regressor(settings).fit(X, y)
+    if not task.inputs:
+        warnings.warn(
+            "Without `--inputs` there is no residual process: an error that all models share is "
+            "not looked for.",
+            stacklevel=2,
+        )
+    return model
+
+
+def fit_summary(model: BNERegressor) -> str:
+    """Weights and the sampler's health in a few lines."""
+    diagnostics = model.diagnostics()
+    rhat, ess = diagnostics["r_hat"].max(), diagnostics["ess_bulk"].min()
+    return (
+        f"{model.explain_weights().round(3).to_string()}\n"
+        f"{model.n_rows_} rows; R-hat at most {rhat:.3f}, effective draws at least {ess:.0f}, "
+        f"{diagnostics.attrs['divergences']} divergences"
+    )
+
+
+def predict(
+    model: Path, grid: Path, output: Path, levels: list[float], jobs: int, quiet: bool
+) -> int:
+    """Write all answers at the rows of a file; their number."""
+    fitted = io.load(model)
+    table = files.read(grid)
+    names = [str(n) for n in fitted.feature_names_in_]
+    X = columns_of(table.rows, names, grid, gaps=table.grid is not None)
+    with tqdm(total=len(X), desc="Predicting", unit="row", disable=quiet) as bar:
+        answers = all_answers(fitted, X, quantiles=levels, n_jobs=jobs, progress=bar.update)
+    answers = answers.reindex(table.rows.index)  # oceans and edges have no prediction
+    places = [c for c in table.rows.columns if c not in answers]
+    files.write(pd.concat([table.rows[places], answers], axis=1), output, table.grid)
+    return len(X)
+
+
+def report(model: Path, grid: Path | None, output: Path, title: str, quiet: bool) -> None:
+    """Write the HTML page."""
+    from bne.report import write_report
+
+    fitted = io.load(model)
+    X = None
+    if grid is not None:
+        names = [str(n) for n in fitted.feature_names_in_]
+        table = files.read(grid)
+        X = columns_of(table.rows, names, grid, gaps=table.grid is not None)
+    total = fitted.n_rows_ if X is None else len(X)
+    with tqdm(total=total, desc="Predicting", unit="row", disable=quiet) as bar:
+        write_report(fitted, output, X, title=title, progress=bar.update)
+
+
+def write(table: pd.DataFrame, output: Path) -> None:
+    """Write a table by extension."""
+    files.write(table, output)
+
+
+def splits(
+    rows: pd.DataFrame, X: pd.DataFrame, task: Task, folds: int, fold_column: str, blocks: bool
+) -> Iterator[Any]:
+    """Masks of the held-out rows."""
+    if fold_column:
+        if fold_column not in rows:
+            raise ValueError(f"There is no column {fold_column!r} for `--fold-column`.")
+        labels: Any = rows[fold_column].to_numpy()
+    elif not 2 <= folds <= len(X):
+        raise ValueError(f"`--folds` must lie between 2 and the {len(X)} rows; got {folds}.")
+    elif blocks:
+        if not task.inputs:
+            raise ValueError("`--blocks` needs `--inputs` to form regions of.")
+        x = X[task.inputs].to_numpy(float)
+        labels = KMeans(folds, n_init=10, random_state=0).fit_predict((x - x.mean(0)) / x.std(0))
+    else:
+        labels = np.empty(len(X), int)
+        for i, (_, test) in enumerate(KFold(folds, shuffle=True, random_state=0).split(X)):
+            labels[test] = i
+    for label in pd.unique(labels):
+        yield labels == label
+
+
+def evaluate(
+    task: Task,
+    data: Path,
+    settings: dict[str, Any],
+    folds: int,
+    fold_column: str,
+    blocks: bool,
+) -> pd.DataFrame:
+    """Scores of held-out rows: BNE's stages, each model and the equal-weight mean.
+
+    A model by itself, and the mean, are given Gaussian errors with the bias and the spread that
+    they have on the training rows.
+    """
+    rows, X, y = training_table(task, data)
+    scores = []
+    masks = list(splits(rows, X, task, folds, fold_column, blocks))
+    quiet = not settings["verbose"]
+    for test in tqdm(masks, desc="Folds", disable=quiet):
+        model = task.regressor(settings | {"verbose": 0}).fit(X[~test], y[~test])
+        for name, stage in {"BNE": "full", "BAE": "additive"}.items():
+            law = model.predict_distribution(X[test], stage=stage)
+            scores.append(_scores(name, law.mean(), law.crps(y[test]), law.cdf(y[test]), y[test]))
+        singles = {m: X[m].to_numpy(float) for m in task.models}
+        singles["equal-weight mean"] = X[list(task.models)].to_numpy(float).mean(axis=1)
+        for name, f in singles.items():
+            scores.append(_gaussian_scores(name, f, y, test))
+    pooled = pd.concat(scores).groupby("method", sort=False)
+    table = pooled[["crps", "covered"]].mean()
+    table.insert(1, "rmse", np.sqrt(pooled["square"].mean()))
+    table = table.rename(columns={"covered": f"coverage_{100 * LEVEL:.0f}"})
+    return table.assign(rows=pooled.size()).reset_index()
+
+
+def _scores(name: str, mean: Array, crps: Array, u: Array, y: Array) -> pd.DataFrame:
+    covered = np.abs(u - 0.5) <= 0.5 * LEVEL
+    return pd.DataFrame(
+        {"method": name, "crps": crps, "square": (mean - y) ** 2, "covered": covered}
+    )
+
+
+def _gaussian_scores(name: str, f: Array, y: Array, test: Any) -> pd.DataFrame:
+    from scipy import stats
+
+    error = (y - f)[~test]
+    mean, sd = f[test] + error.mean(), error.std(ddof=1)
+    t = (y[test] - mean) / sd
+    # Gneiting and Raftery (2007), Eq. 21
+    crps = sd * (t * (2 * stats.norm.cdf(t) - 1) + 2 * stats.norm.pdf(t) - 1 / np.sqrt(np.pi))
+    return _scores(name, mean, crps, stats.norm.cdf(t), y[test])
+
+
+def write_demo(output: Path, rows: int, seed: int) -> None:
+    """The paper's 1-D experiment as a table."""
+    writable(output)
+    data = make_wave_1d(rows, random_state=seed)
+    files.write(data.X.assign(y=data.y), output)
+
+
+def reproduce(figure: str, output: Path, repeats: int, jobs: int, quiet: bool) -> None:
+    """Hand over to the folder `paper` of a checkout."""
+    root = Path(__file__).resolve().parents[3]
+    if not (root / "paper" / "figures.py").exists():
+        raise ModuleNotFoundError(
+            "The paper's experiments are not part of the installed package. Clone the sources, "
+            "and run `make paper` there."
+        )
+    if str(root) not in sys.path:
+        sys.path.append(str(root))
+    figures = importlib.import_module("paper.figures")
+    figures.reproduce(figures.names_of(figure), output, repeats, jobs, quiet)

@@ -1,0 +1,226 @@
+"""One self-contained HTML page about a fitted model, for a reader who never heard of BNE."""
+
+import json
+import platform
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import numpy as np
+import pandas as pd
+from plotly.offline import get_plotlyjs
+
+from bne import BNERegressor, __version__
+from bne._answers import table as _table
+from bne._base.typing import Array
+from bne.io import atomic
+from bne.report import figures as _report_figures
+
+LAYERS = {
+    "mean": (
+        "Prediction",
+        "The weighted models, corrected where the data show that all of them err, with the "
+        "interval that holds nine of ten new observations.",
+    ),
+    "total": (
+        "Uncertainty: all of it",
+        "How far a new observation may lie from the prediction (standard deviation).",
+    ),
+    "aleatoric": (
+        "Uncertainty: noise",
+        "The part that no model could remove: how much observations scatter by themselves.",
+    ),
+    "parametric": (
+        "Uncertainty: how to weigh the models",
+        "Large where the models disagree and the data do not tell which of them to believe.",
+    ),
+    "structural_delta": (
+        "Uncertainty: all models may be wrong",
+        "Large far from observations, where an error that all models share could not be seen.",
+    ),
+    "structural_G": (
+        "Uncertainty: shape of the noise",
+        "Large where the noise may be larger, smaller or more lopsided than elsewhere and few data "
+        "say so. Blank where knowing the noise makes the prediction surer.",
+    ),
+}
+
+
+def write_report(
+    model: BNERegressor,
+    path: str | Path,
+    X: pd.DataFrame | None = None,
+    *,
+    title: str = "What the models say together",
+    progress: Callable[[int], object] = lambda n: None,
+) -> None:
+    """Write the page for the rows of X, or for the training rows."""
+    observed, y = training_frame(model)
+    shown = observed if X is None else X
+    inputs = [str(model.feature_names_in_[i]) for i in model.columns_.inputs]
+    places = _report_figures.Places(shown[inputs], _table.answers(model, shown, progress=progress))
+    page = (
+        _environment()
+        .get_template("report.html")
+        .render(title=title, **_context(model, places, observed[inputs], observed, y))
+    )
+    with atomic(path) as file:
+        file.write(page.encode())
+
+
+def training_frame(model: BNERegressor) -> tuple[pd.DataFrame, Array]:
+    """The training rows as the model was given them, and the outcomes."""
+    if model.estimators_ or not hasattr(model, "feature_names_in_"):
+        raise ValueError(
+            "A report needs experts that are columns of a frame; fit the model on a DataFrame of "
+            "their predictions."
+        )
+    scaling, posterior = model.scaling_, model.posterior_
+    columns: dict[int, Array] = {}
+    for position, values in zip(
+        model.columns_.inputs, scaling.undo_inputs(posterior.rows.x).T, strict=True
+    ):
+        columns[position] = values
+    for name, values in zip(
+        model.expert_names_, scaling.undo_outcome(posterior.rows.f).T, strict=True
+    ):
+        columns[model.columns_.predictions[name]] = values
+    names = [str(n) for n in model.feature_names_in_]
+    frame = {n: columns.get(i, np.zeros(model.n_rows_)) for i, n in enumerate(names)}
+    return pd.DataFrame(frame), scaling.undo_outcome(posterior.y)
+
+
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(loader=jinja2.PackageLoader("bne.report"), autoescape=True)
+
+
+def _context(
+    model: BNERegressor,
+    places: _report_figures.Places,
+    where: pd.DataFrame,
+    observed: pd.DataFrame,
+    y: Array,
+) -> dict[str, Any]:
+    law = model.predict_distribution(observed)
+    u = law.cdf(y)
+    layers = [
+        {"name": name, "text": text, "figure": _report_figures.layer(key, places, where, y)}
+        for key, (name, text) in LAYERS.items()
+        if f"variance_{key}" not in places.answers
+        or _informative(places.answers[f"variance_{key}"])
+    ]
+    weights = model.explain_weights()
+    epistemic = places.answers["variance_epistemic"].sum() / places.answers["variance_total"].sum()
+    error = float(np.sqrt(np.mean((law.mean() - y) ** 2)))
+    return {
+        "lead": f"{len(weights)} models of one quantity, combined on {model.n_rows_:,} "
+        "observations by a Bayesian nonparametric ensemble.",
+        "facts": [
+            (f"{model.n_rows_:,}", "observations"),
+            (f"{len(places.answers):,}", "places shown"),
+            (f"{error:.3g}", "typical error at the observations"),
+            (f"{epistemic:.0%}", "of the uncertainty is lack of knowledge"),
+        ],
+        "layers": layers,
+        "bias_text": _bias_text(places.answers),
+        "weights_text": _weights_text(weights),
+        "calibration_text": _calibration_text(u),
+        "health": _health(model),
+        "diagnostics": _diagnostic_rows(model),
+        "settings": _settings(model),
+        "plotly": get_plotlyjs(),
+        "layers_json": _json([layer | {"name": ""} for layer in layers]),
+        "figures_json": _json(
+            {
+                "bias": _report_figures.bias_figure(places),
+                "weights": _report_figures.weights_figure(weights),
+                "pit": _report_figures.pit_figure(u),
+                "coverage": _report_figures.coverage_figure(u),
+            }
+        ),
+    }
+
+
+def _informative(values: pd.Series) -> bool:
+    return bool(np.any(values != 0))
+
+
+def _json(value: Any) -> str:
+    """JSON that is safe within a script element."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _bias_text(answers: pd.DataFrame) -> str:
+    p = answers["prob_models_too_low"]
+    low, high = float(np.mean(p >= 0.95)), float(np.mean(p <= 0.05))
+    if low == high == 0:
+        found = "Nowhere is a bias that all models share certain (probability 95%)."
+    else:
+        found = (
+            f"The models are too low at {low:.0%} of the places and too high at {high:.0%}, each "
+            "with a probability of at least 95%."
+        )
+    return (
+        "Near 1 the weighted models are surely too low, near 0 too high, near ½ nothing is known. "
+        + found
+    )
+
+
+def _weights_text(weights: pd.DataFrame) -> str:
+    clear = weights.index[(weights["lower"] > 0)].tolist()
+    words = ", ".join(str(n) for n in clear) if clear else "none"
+    return (
+        "A weight of 0 means that a model adds nothing to the others; the bar holds nine tenths of "
+        f"the probability. Surely positive: {words}."
+    )
+
+
+def _calibration_text(u: Array) -> str:
+    covered = float(np.mean(np.abs(u - 0.5) <= 0.45))
+    return (
+        "If the probabilities are right, the bars are level and the line follows the diagonal. The "
+        f"90% interval holds {covered:.0%} of the observations. These observations were used to "
+        "fit the model, which flatters it; `bne evaluate` scores observations it has not seen."
+    )
+
+
+def _health(model: BNERegressor) -> dict[str, str]:
+    table = model.diagnostics()
+    r_hat, ess = table["r_hat"].max(), table[["ess_bulk", "ess_tail"]].min(axis=None)
+    divergences = table.attrs["divergences"]
+    text = (
+        f"R-hat at most {r_hat:.3f}, at least {ess:.0f} effective draws, {divergences} divergent "
+        "transitions."
+    )
+    if r_hat <= 1.01 and ess >= 400 and divergences == 0:
+        return {"color": "good", "title": "The computation can be trusted", "text": text}
+    if r_hat <= 1.05 and ess >= 100:
+        return {
+            "color": "doubtful",
+            "title": "The computation is good enough for a look",
+            "text": text,
+        }
+    return {"color": "bad", "title": "The computation needs more draws", "text": text}
+
+
+def _diagnostic_rows(model: BNERegressor) -> list[list[str]]:
+    rows = []
+    for name, row in model.diagnostics().iterrows():
+        cells = [f"{row['mean']:.3g}", f"{row['sd']:.3g}", f"{row['ess_bulk']:.0f}"]
+        rows.append([str(name), *cells, f"{row['r_hat']:.3f}"])
+    return rows
+
+
+def _settings(model: BNERegressor) -> list[tuple[str, str]]:
+    parameters = model.get_params(deep=False)
+    rows = [(name, str(value)) for name, value in parameters.items()]
+    rows += [("bne", __version__), ("Python", platform.python_version())]
+    for package in ("jax", "numpy", "scipy", "scikit-learn"):
+        try:
+            rows.append((package, version(package)))
+        except PackageNotFoundError:  # vendored, or a build without metadata
+            continue
+    return rows
