@@ -18,12 +18,15 @@ from scipy import stats
 from store import resume
 
 from bne._base.priors import InverseGamma, Priors, length_scale_grid
+from bne._calibration.features import CalibrationFeatures
 from bne._calibration.logistic import Logistic
 from bne._calibration.ratio import make_ratio
+from bne._fitting import full_data, full_density, full_stage
 from bne._fitting import full_density as _model
-from bne._fitting import full_stage as _joint
-from bne._fitting.full_stage import CalibrationFeatures
-from bne._process.kernels import interpolate, make_feature_map, principal_rotations, resolve_kernel
+from bne._process.features import make_feature_map
+from bne._process.interpolation import interpolate
+from bne._process.kernels import resolve_kernel
+from bne._process.rotations import principal_rotations
 from bne._sampler.hmc import SamplerSettings
 
 LOGISTIC = Logistic()
@@ -110,7 +113,7 @@ def at_row(positions, data):
 
 def posterior(y, table, grid, features, settings, seed):
     """Posterior draws of the same quantities, in chain order."""
-    data = _joint.build_data(
+    data = full_data.build_data(
         F=EXPERTS,
         y=y,
         table=table,
@@ -122,8 +125,8 @@ def posterior(y, table, grid, features, settings, seed):
     )
     mode = np.array([-0.3, -0.3, np.log(np.std(y) + 1e-3), np.log(PRIORS.ell.quantile(0.5))])
     sequence = np.random.SeedSequence(seed)
-    position = _joint.sample_joint(data, mode, N, settings, sequence, lambda n: None).position
-    draws = _joint.unpack_draws(position, data)
+    position = full_stage.sample_joint(data, mode, N, settings, sequence, lambda n: None).position
+    draws = full_stage.unpack_draws(position, data)
     h = draws.h
     with jax.enable_x64(True):
         flat = jnp.asarray(position.reshape(-1, position.shape[-1]))
@@ -175,7 +178,7 @@ def broken_log_density(position, data):
 def run(sets=200, broken=False):
     """Ranks of `sets` data sets, then the p-value of each quantity's uniformity."""
     if broken:
-        _joint.log_density = broken_log_density
+        full_density.log_density = broken_log_density
     shared = world()
     done = resume(
         "sbc_ranks_broken" if broken else "sbc_ranks",

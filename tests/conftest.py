@@ -13,8 +13,8 @@ import pytest
 from scipy import stats
 
 from bne import BNERegressor
-from bne._calibration.construction import HALF_WIDTH, NODE_SPACING, log_base
-from bne._fitting import full_stage as _joint
+from bne._calibration.base_law import HALF_WIDTH, NODE_SPACING, log_base
+from bne._fitting import full_data
 from bne.datasets import make_wave_1d
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -92,7 +92,7 @@ def joint_data(x, F, y, table, grid, features, priors, weights, times=1, **more)
     def repeat(a, axis=0):
         return np.repeat(a, times, axis=axis)
 
-    return _joint.build_data(
+    return full_data.build_data(
         F=repeat(F),
         y=repeat(y),
         table=repeat(table, 1),

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bne._answers import table as _table
+from bne._answers import columns, table
 
 
-def predict_grid(model: Any, grid: Any, *, quantiles: Sequence[float] = _table.QUANTILES) -> Any:
+def predict_grid(model: Any, grid: Any, *, quantiles: Sequence[float] = columns.QUANTILES) -> Any:
     """Mean, sd, quantiles, parts of the variance and probability of bias at every cell.
 
     Parameters
@@ -50,8 +50,8 @@ def predict_grid(model: Any, grid: Any, *, quantiles: Sequence[float] = _table.Q
     columns = xr.Dataset({f"column{i}": values.variable for i, values in enumerate(whole)})
     chunks = grid[names].unify_chunks().chunksizes
     columns = columns.chunk(chunks) if chunks else columns
-    answerer = _table.prepare(model, quantiles)
-    names_out = _table.column_names(answerer)
+    answerer = table.prepare(model._fitted(), quantiles)
+    names_out = columns.column_names(answerer)
     some = columns["column0"]
     template = xr.Dataset({name: some.astype(float) for name in names_out})
     light = copy(model)
@@ -61,16 +61,16 @@ def predict_grid(model: Any, grid: Any, *, quantiles: Sequence[float] = _table.Q
     return answers.assign_coords(coordinates).assign_attrs(grid.attrs)
 
 
-def _block(columns: Any, model: Any, answerer: _table.Answerer) -> Any:
+def _block(columns: Any, model: Any, answerer: table.Answerer) -> Any:
     """All answers at the cells of one chunk."""
     names = [str(name) for name in model.feature_names_in_]
     first = columns["column0"]
     X = pd.DataFrame({n: columns[f"column{i}"].to_numpy().ravel() for i, n in enumerate(names)})
     known = np.all(np.isfinite(X.to_numpy(float)), axis=1)  # oceans and edges have no prediction
     out = {}
-    table = _table.in_chunks(answerer, model._rows(X[known])) if np.any(known) else {}
-    for name in _table.column_names(answerer):
+    found = table.in_chunks(answerer, model._rows(X[known])) if np.any(known) else {}
+    for name in columns.column_names(answerer):
         values = np.full(len(X), np.nan)
-        values[known] = table.get(name, np.empty(0))
+        values[known] = found.get(name, np.empty(0))
         out[name] = (first.dims, values.reshape(first.shape))
     return columns.drop_vars(list(columns)).assign(out)

@@ -7,9 +7,11 @@ from scipy import stats
 
 from bne import BNERegressor
 from bne._base.priors import InverseGamma, Priors, length_scale_grid
-from bne._draws.stage import Residual, Rows
+from bne._data.rows import Rows
 from bne._fitting.gaussian_stage import sample_stage
-from bne._process.kernels import make_feature_map, resolve_kernel
+from bne._mean.residual import Residual
+from bne._process.features import make_feature_map
+from bne._process.kernels import resolve_kernel
 from bne._sampler.hmc import SamplerSettings
 from bne.datasets import make_wave_1d
 from conftest import EXPERTS, shifted

@@ -11,7 +11,7 @@ from bne._answers import bias as _bias
 from bne._answers.bias import BiasSummary, summarise
 from bne._answers.reports import BiasReport
 from bne._answers.weights import warn_if_collinear, weights_table
-from bne._calibration.construction import quadrature
+from bne._calibration.base_law import quadrature
 from bne._calibration.logistic import Logistic
 from bne._calibration.ratio import make_ratio
 from conftest import shifted

@@ -9,7 +9,7 @@ from scipy import integrate
 from bne import BNERegressor
 from bne._calibration.construction import cosines
 from bne._calibration.logistic import spectral_density
-from bne._draws.stage import Rows
+from bne._data.rows import Rows
 from bne._fitting import full_density as _model
 from bne._fitting import full_stage as _joint
 from bne.datasets import make_wave_1d

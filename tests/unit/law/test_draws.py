@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import integrate, special
 
-from bne._calibration.construction import tail_mass
+from bne._calibration.base_law import tail_mass
 from conftest import base_pdf, cubic_error, rule_error, sharpness
 
 SETS = {

@@ -15,8 +15,8 @@ from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 
 from bne import BNERegressor, SamplingWarning
-from bne._draws.stage import Rows
-from bne._process.kernels import interpolate
+from bne._data.rows import Rows
+from bne._process.interpolation import interpolate
 from bne._sampler import hmc as _sampling
 from bne._sampler.diagnostics import summarise, warn_if_unhealthy
 from conftest import EXPERTS, shifted
