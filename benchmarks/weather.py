@@ -4,8 +4,8 @@
 17,879 rows of the 4th to the 29th with places as inputs, which is what the grid of 8,188 points
 has. It scores the 712 stations of the 31st, draws the map of that day to
 ``docs/images/weather_map.png``, and goes on where it was killed. A quarter of an hour. With
-elevation, which the grid has not, the same forecasts are in the real-data table of ``bne reproduce
-real``.
+elevation, which the grid has not, the same forecasts are in the real-data table of ``make paper
+FIGURE=real``.
 """
 
 from pathlib import Path

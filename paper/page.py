@@ -13,10 +13,16 @@ HOLDS, PARTLY, FAILS = "holds", "holds partly", "does not hold"
 
 INTRODUCTION = """# The paper's claims, measured
 
-Written by `bne reproduce`; every number comes from a table in this folder. A row of a `_rows.csv`
-is one data set and method. `bne reproduce all` runs what is missing and writes this page anew. A
-method is left out where it cannot run: without inputs, with one model only, or with too many inputs
-or rows. Means are over the data sets on which all methods have run.
+Every number on this page comes from a table in this folder; a row of a `_rows.csv` is one data set
+and method. `make paper` runs the experiments that are missing and writes this page anew. A method
+is left out where it cannot run: without inputs, with one model only, or with too many inputs or
+rows. Means are over the data sets on which all methods have run.
+
+The methods are the three stages of the model, `ensemble` (weights only), BAE (`additive`, with the
+residual process) and BNE (`full`, with the calibration function G, too), and comparators: stack
+(Bayesian stacking), BME (a Bayesian mixture of experts), CondKDE (conditional kernel density
+estimate), DeepEns (Deep Ensembles), NGBoost and QRF (quantile regression forest). L1 is the mean
+distance of the predictive CDF from the true one. nll is the negative log score.
 """
 
 
@@ -268,7 +274,7 @@ def page(folder: Path) -> str:
 def _real_lines(table: pd.DataFrame) -> list[str]:
     """Scores on real data, set by set, and the goals."""
     lines = ["## Real data beyond the paper", ""]
-    lines += ["Held-out rows, pooled over splits. Lower is better but for coverage.", ""]
+    lines += ["Scores of held-out rows, pooled over splits. Lower is better, but for coverage.", ""]
     columns = ["method", "crps", "nll", "rmse", "coverage_50", "coverage_90", "splits"]
     for name, rows in table.groupby("data", sort=False):
         lines += [f"### {name}", "", "| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
