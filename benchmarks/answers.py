@@ -14,6 +14,7 @@ from stages import EXPERTS
 from store import resume
 
 from bne import BNERegressor
+from bne._law.conditional import conditional_draws
 from bne.datasets import make_wave_1d
 from paper import maps
 
@@ -50,7 +51,7 @@ def entropy(n, seed):
 
 def additive_aleatoric(model, data):
     """Entropy of the noise in the additive stage at every place: one number."""
-    at = model._stage("additive").conditional(model._rows(data.features(INSIDE)))
+    at = conditional_draws(model._stage("additive"), model._rows(data.features(INSIDE)))
     return np.mean(at.entropy(), axis=0)
 
 

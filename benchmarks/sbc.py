@@ -21,13 +21,16 @@ from bne._base.priors import InverseGamma, Priors, length_scale_grid
 from bne._calibration.features import CalibrationFeatures
 from bne._calibration.logistic import Logistic
 from bne._calibration.ratio import make_ratio
+from bne._data.places import every_row
 from bne._fitting import full_data, full_density, full_stage
 from bne._fitting import full_density as _model
+from bne._fitting.training import Training
+from bne._mean.gaussian import Hyperparameters
 from bne._process.features import make_feature_map
 from bne._process.interpolation import interpolate
 from bne._process.kernels import resolve_kernel
 from bne._process.rotations import principal_rotations
-from bne._sampler.hmc import SamplerSettings
+from bne._sampler.hmc import Run, SamplerSettings
 
 LOGISTIC = Logistic()
 N, K = 24, 2
@@ -113,19 +116,16 @@ def at_row(positions, data):
 
 def posterior(y, table, grid, features, settings, seed):
     """Posterior draws of the same quantities, in chain order."""
-    data = full_data.build_data(
-        F=EXPERTS,
-        y=y,
-        table=table,
-        grid=grid,
-        table_G=features.tabulate(X),
-        features=features,
-        priors=PRIORS,
-        weights=np.ones(N),
+    rows = Training(y, EXPERTS, table, grid, every_row(N), PRIORS)
+    data = full_data.build_data(rows, features, features.tabulate(X), np.ones(N))
+    mode = Hyperparameters(
+        log_sigma_omega=-0.3,
+        log_sigma_delta=-0.3,
+        log_sigma_eps=np.log(np.std(y) + 1e-3),
+        log_ell=np.log(PRIORS.ell.quantile(0.5)),
     )
-    mode = np.array([-0.3, -0.3, np.log(np.std(y) + 1e-3), np.log(PRIORS.ell.quantile(0.5))])
     sequence = np.random.SeedSequence(seed)
-    position = full_stage.sample_joint(data, mode, N, settings, sequence, lambda n: None).position
+    position = full_stage.sample_joint(data, mode, N, Run(settings), sequence).position
     draws = full_stage.unpack_draws(position, data)
     h = draws.h
     with jax.enable_x64(True):

@@ -25,10 +25,10 @@ from stages import min_ess, min_ess_of_answers
 from store import FOLDER, resume
 
 from bne import BNERegressor
-from bne._answers import table as _table
+from bne._answers import table
 from bne._data import places as _places
-from bne._fitting import full_stage as _joint
-from bne._fitting import shards as _partition
+from bne._fitting import full_stage, posterior
+from bne._regressor.wide_table import wide_table
 
 mpl.use("Agg")
 
@@ -78,7 +78,7 @@ def one_size(n):
     model = regressor(**SHORT)
     kept = capture(model, World(n))
     draws = model._stage("full").draws
-    ess = min_ess(draws.quantities(model.expert_names_))
+    ess = min_ess(model._stage("full").quantities(model.expert_names_))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     return {
         "peak_gb": peak,
@@ -113,10 +113,12 @@ def prepared(n, places=None, **settings):
     """The data and a first position of the full stage at n rows; nothing is sampled."""
 
     def stop(data, mode, *_):
-        raise NothingSampledError(data, _joint.starts(data, mode, 1, np.random.default_rng(0))[0])
+        raise NothingSampledError(
+            data, full_stage.starts(data, mode, 1, np.random.default_rng(0))[0]
+        )
 
     world = World(n, places=places)
-    with mock.patch.object(_joint, "sample_joint", stop), warnings.catch_warnings():
+    with mock.patch.object(full_stage, "sample_joint", stop), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             regressor(**SHORT, **settings).fit(world.X, world.y)
@@ -251,20 +253,20 @@ def first_shard_timed():
 
     Its seconds are put into the list that is yielded.
     """
-    seconds, run = [], _partition.run
+    seconds, run_tasks = [], posterior.run_tasks
 
     def timed(tasks, n_jobs, progress):
         rows, y, design, settings = tasks[0].args
         start = time.perf_counter()
         tasks[0].func(rows, y, design, settings._replace(n_jobs=2), **tasks[0].keywords)
         seconds.append(time.perf_counter() - start)
-        return run(tasks, n_jobs, progress)
+        return run_tasks(tasks, n_jobs, progress)
 
-    _partition.run = timed
+    posterior.run_tasks = timed
     try:
         yield seconds
     finally:
-        _partition.run = run
+        posterior.run_tasks = run_tasks
 
 
 def partition():
@@ -290,7 +292,7 @@ def predicted(rows):
         command = [sys.executable, "-m", "bne", "predict", *files[:2], "-o", files[2]]
         seconds, whole, largest = watched([*command, "--jobs", "2"])
         table = pd.read_parquet(files[2]).iloc[:: rows // 20]
-    same = _table.answers(model, grid.iloc[:: rows // 20])
+    same = wide_table(model, grid.iloc[:: rows // 20])
     return {
         "draws": len(model._thinned("full")[0].draws.omega),
         "seconds": seconds,
@@ -337,9 +339,9 @@ def proportional(process):
 
 def flops_per_row(model):
     """Multiplications and additions in the matrix products that a row needs."""
-    answerer = _table.prepare(model)
+    answerer = table.prepare(model._fitted())
     whole, forms = answerer.wholes[0], answerer.gaussians[0].forms
-    S, m = whole.draws.v.shape
+    S, m = whole.draws.terms["residual"].coefficients.shape
     _, m_G, P = whole.draws.calibration.W.shape
     K = len(EXPERTS)
     features = 2 * 4 * (m + m_G * P)  # four nodes of the length-scale's grid

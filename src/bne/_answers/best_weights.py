@@ -5,7 +5,7 @@ import numpy as np
 from bne._base.typing import Array
 from bne._data.rows import Rows
 from bne._draws.stage import Stage
-from bne._law.conditional import chunks, conditional
+from bne._law.conditional import chunks, conditional_draws
 
 ALIKE = 1e-4
 """Combinations of the experts that are smaller than this part of the largest are not weighted."""
@@ -23,5 +23,5 @@ def best_weights(stage: Stage, rows: Rows) -> Array:
     kept = np.linspace(0, len(rows.f) - 1, min(len(rows.f), WEIGHED_ROWS)).round().astype(int)
     rows = rows.part(kept)
     parts = chunks(len(kept), stage.row_elements * stage.draws.size)
-    means = [conditional(stage, rows.part(part)).moments()[0] for part in parts]
+    means = [conditional_draws(stage, rows.part(part)).moments()[0] for part in parts]
     return np.concatenate(means, axis=1) @ np.linalg.pinv(rows.f, rcond=ALIKE).T

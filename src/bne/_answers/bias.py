@@ -23,7 +23,7 @@ from bne._calibration.ratio import Ratio
 from bne._data.rows import Rows
 from bne._draws.stage import Stage
 from bne._law.averaged import average_draws
-from bne._law.conditional import ConditionalDraws, chunks, conditional
+from bne._law.conditional import ConditionalDraws, chunks, conditional_draws
 
 STATISTICS = ("mean", "variance", "skewness", "modes", "median")
 
@@ -94,7 +94,7 @@ def bias_draws(
     stage: Stage, rows: Rows, weights: Array | None, statistic: str | float, y_scale: float
 ) -> BiasDraws:
     """D_delta, D_G and the total in every draw; the mean's total is under these weights."""
-    here, calibration = conditional(stage, rows), stage.draws.calibration
+    here, calibration = conditional_draws(stage, rows), stage.draws.calibration
     stretch = np.ones(1) if calibration is None else calibration.stretch
     power = {"variance": 2, "skewness": 0, "modes": 0}.get(str(statistic), 1)
     G = _changed_by_G(here, stretch[:, None], statistic) * y_scale**power

@@ -19,7 +19,7 @@ from bne._data.rows import Rows
 from bne._data.scaling import Scaling
 from bne._draws.stage import Stage
 from bne._law.averaged import average_draws, make_law
-from bne._law.conditional import conditional
+from bne._law.conditional import conditional_draws
 from bne._law.distribution import check_levels
 from bne._law.numerics import invert
 
@@ -75,7 +75,7 @@ class Answerer(NamedTuple):
         self, whole: Stage, weights: Array, gaussian: AveragedForm, rows: Rows
     ) -> "_OfShard":
         """Answers of one posterior, and nothing that is as large as its draws of G."""
-        draws, scale = conditional(whole, rows), self.scaling.y_scale
+        draws, scale = conditional_draws(whole, rows), self.scaling.y_scale
         quantiles = invert(draws, np.tile(self.levels, (len(rows.f), 1)))
         mean, variance = draws.moments()
         has_G = draws.ratio is not None

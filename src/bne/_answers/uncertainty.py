@@ -21,7 +21,7 @@ from bne._base.typing import Array
 from bne._data.rows import Rows
 from bne._draws.stage import Stage
 from bne._law.averaged import AveragedDistribution
-from bne._law.conditional import ConditionalDraws, chunks, conditional
+from bne._law.conditional import ConditionalDraws, chunks, conditional_draws
 from bne._law.numerics import invert
 
 PARTS = ("parametric", "structural_delta", "structural_G", "hyperparameters")
@@ -81,7 +81,7 @@ def decompose_shard(
     pieces = []
     for part in chunks(len(rows.f), draws * max(nodes, whole.row_elements)):
         here = rows.part(part)
-        of_full = None if whole.features is None else conditional(whole, here)
+        of_full = None if whole.features is None else conditional_draws(whole, here)
         pieces.append(split(of_full, gaussian.moments(here), measure, y_scale))
     mean = None
     if whole.features is not None:

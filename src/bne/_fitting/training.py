@@ -7,7 +7,7 @@ import numpy as np
 
 from bne._base.priors import Priors, length_scale_grid
 from bne._base.typing import Array
-from bne._data.places import Places, every_row
+from bne._data.places import Places
 from bne._data.rows import Rows
 from bne._mean.residual import places_of
 from bne._mean.term import Term, fixed_features, moving, priors_of
@@ -56,8 +56,3 @@ def training(rows: Rows, y: Array, terms: Sequence[Term], power: float = 1.0) ->
         table = mover.tabulate(rows.part(places.first))
     grid = length_scale_grid(priors.ell, N_NODES)
     return Training(y, fixed_features(terms, rows), table, grid, places, priors, power)
-
-
-def tabulated(y: Array, F: Array, table: Array, grid: Array, priors: Priors) -> Training:
-    """Put tables that are at hand together; every row is a place of its own."""
-    return Training(y, F, table, grid, every_row(len(y)), priors)

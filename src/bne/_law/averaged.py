@@ -19,7 +19,7 @@ from bne._base.typing import Array
 from bne._data.rows import Rows
 from bne._data.scaling import Scaling
 from bne._draws.stage import Stage
-from bne._law.conditional import chunks, conditional
+from bne._law.conditional import chunks, conditional_draws
 from bne._law.distribution import Law, PredictiveDistribution
 
 
@@ -171,7 +171,7 @@ def make_law(stages: Sequence[Stage], rows: Rows, scaling: Scaling) -> Law:
     """Predictive distribution at N rows: of the only stage, or averaged over shards."""
     laws = [
         PredictiveDistribution(
-            lambda part, stage=stage: conditional(stage, rows.part(part)),
+            lambda part, stage=stage: conditional_draws(stage, rows.part(part)),
             len(rows.f),
             stage.draws.size,
             scaling,

@@ -105,7 +105,7 @@ def chunks(n_rows: int, row_elements: int) -> Iterator[slice]:
         yield slice(first, min(first + size, n_rows))
 
 
-def conditional(stage: Stage, rows: Rows) -> ConditionalDraws:
+def conditional_draws(stage: Stage, rows: Rows) -> ConditionalDraws:
     """The posterior of F(y | x) at N rows (Eq. 4)."""
     ratio = None
     with single_blas_thread():
@@ -118,6 +118,6 @@ def log_likelihood(stage: Stage, rows: Rows, y: Array) -> Array:
     """Pointwise log likelihood in the model's units: (S, n)."""
     parts = []
     for part in chunks(len(y), stage.row_elements * stage.draws.size):
-        here = conditional(stage, rows.part(part))
+        here = conditional_draws(stage, rows.part(part))
         parts.append(here.log_pdf_draws(y[part], np.arange(len(y[part]))))
     return np.concatenate(parts, axis=1)

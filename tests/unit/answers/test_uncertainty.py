@@ -10,9 +10,10 @@ from scipy import integrate, stats
 
 from bne import BNERegressor
 from bne._answers import closed_form, uncertainty
-from bne._answers import table as _table
 from bne._answers.uncertainty import PARTS
 from bne._base.divergence import divergences, equispaced
+from bne._law.conditional import conditional_draws
+from bne._regressor.wide_table import wide_table
 from conftest import EXPERTS, shifted
 
 PLACES = np.array([-60.0, -6.0, -4.0, -1.5, 0.0, 2.5, 4.0, 7.0])
@@ -168,7 +169,7 @@ def test_full_entropies_equal_brute_force(wave_model, wave):
     x = np.array([-4.0, 1.0])
     stage = wave_model._stage("full").thinned()
     rows = wave_model._rows(wave.features(x))
-    draws = stage.conditional(rows)
+    draws = conditional_draws(stage, rows)
     H = draws.entropy()
     for s in (3, 400):
         for row in (0, 1):
@@ -203,7 +204,7 @@ def test_structural_delta_rises_to_its_prior_level(additive_model, wave):
     X[["rbf_short", "rbf_long", "periodic"]] = additive_model.scaling_.y_center
     parts = additive_model.decompose(X, measure="variance")
     assert np.all(np.diff(parts.structural_delta) >= 0)
-    sigma_delta = additive_model._stage("additive").draws.sigma_delta
+    sigma_delta = additive_model._stage("additive").draws.terms["residual"].scale
     prior = np.mean(sigma_delta**2) * additive_model.scaling_.y_scale**2
     error = 6 * parts.errors["structural_delta"][-1]
     assert abs(parts.structural_delta[-1] - prior) < error
@@ -228,7 +229,7 @@ def test_stages_differ_in_what_they_do_not_know(wave_model, wave):
 def test_the_table_of_answers_has_what_each_method_says(name, request, wave):
     """Two ways: the table averages variances over the draws before it sees a row."""
     model, X = request.getfixturevalue(name), wave.features(PLACES)
-    table = _table.answers(model, X)
+    table = wide_table(model, X)
     parts = model.decompose(X, measure="variance").to_frame()
     for part in parts:
         np.testing.assert_allclose(table[f"variance_{part}"], parts[part], rtol=1e-7, atol=1e-11)

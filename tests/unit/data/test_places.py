@@ -7,13 +7,13 @@ import pytest
 
 from bne import BNERegressor, SamplingWarning
 from bne._base.priors import InverseGamma, Priors, length_scale_grid
-from bne._calibration import features as _features
+from bne._calibration.features import make_calibration
 from bne._calibration.logistic import Logistic
 from bne._data import places as _places
 from bne._data.rows import Rows
-from bne._fitting import collapsed, design, full_data, full_stage
-from bne._fitting import full_density as _model
-from bne._mean import axes as _axes
+from bne._fitting import axes, collapsed, full_data, full_density, full_stage
+from bne._fitting.design import Choices, enough_points, make_design
+from bne._fitting.training import Training
 from bne._mean import gaussian
 from bne._mean.gaussian import Hyperparameters
 from bne._mean.residual import places_of
@@ -108,15 +108,15 @@ def test_products_clear_of_the_experts_are_those_of_the_rows(stations, tables, s
     _, F, _ = stations
     table, places, at_places = tables
     weights = np.random.default_rng(shifted(2)).uniform(0.2, 3.0, size=len(F))
-    E = _axes.expert_axes(F, weights)[0]
+    E = axes.expert_axes(F, weights)[0]
     root = np.sqrt(weights)[:, None]
     dense = root * table - share * (root * E) @ ((weights[:, None] * E).T @ table)
-    ours = _axes.without_experts(at_places, E, weights, places, share)
+    ours = axes.without_experts(at_places, E, weights, places, share)
     assert ours.shape[1] == 9
     for j, k in ((0, 0), (4, 4), (4, 5)):
         np.testing.assert_allclose(ours[j].T @ ours[k], dense[j].T @ dense[k], atol=1e-11)
     every = _places.every_row(len(F))
-    plain = _axes.without_experts(table, E, weights, every, share)
+    plain = axes.without_experts(table, E, weights, every, share)
     np.testing.assert_allclose(plain, dense, atol=1e-12)
 
 
@@ -125,23 +125,20 @@ def densities(stations, tables):
     """The joint density and its gradient, at the rows and at the places."""
     x, F, y = stations
     table, places, at_places = tables
-    features = _features.make_calibration(Logistic(), x, np.ones(2), 0, has_residual=True)
+    features = make_calibration(Logistic(), x, np.ones(2), 0, has_residual=True)
     weights = np.random.default_rng(shifted(3)).uniform(0.5, 2.0, size=len(y))
-    given = {"F": F, "y": y, "grid": GRID, "features": features, "priors": PRIORS}
-    given |= {"weights": weights, "power": 3.0}
-    at = x[places.first]
-    by_row = full_data.build_data(table=table, table_G=features.tabulate(x), **given)
-    by_place = full_data.build_data(
-        table=at_places, table_G=features.tabulate(at), places=places, **given
-    )
-    start = full_stage.starts(
-        by_row, np.log([0.7, 0.4, 0.4, 1.0]), 1, np.random.default_rng(shifted(1))
-    )[0]
+    rows = Training(y, F, table, GRID, _places.every_row(len(y)), PRIORS, power=3.0)
+    by_row = full_data.build_data(rows, features, features.tabulate(x), weights)
+    rows = rows._replace(table=at_places, places=places)
+    at = features.tabulate(x[places.first])
+    by_place = full_data.build_data(rows, features, at, weights)
+    mode = Hyperparameters(*np.log([0.7, 0.4, 0.4, 1.0]))
+    start = full_stage.starts(by_row, mode, 1, np.random.default_rng(shifted(1)))[0]
 
     def density(data):
         with jax.enable_x64(True):
             data = jax.tree.map(jnp.asarray, data)
-            value, slope = jax.value_and_grad(_model.log_density)(jnp.asarray(start), data)
+            value, slope = jax.value_and_grad(full_density.log_density)(jnp.asarray(start), data)
             return float(value), np.asarray(slope)
 
     return density, by_row, by_place
@@ -170,19 +167,18 @@ def test_the_joint_density_needs_to_know_how_many_rows_are_at_a_place(densities)
     ("rows_a_place", "expected"), [(1.0, 128), (1.5, 192), (20.0, 512), (0.2, 128)]
 )
 def test_where_many_rows_share_a_place_there_are_more_points(rows_a_place, expected):
-    assert design.enough_points(rows_a_place) == expected
+    assert enough_points(rows_a_place) == expected
 
 
 def test_points_are_chosen_for_places_and_for_rows_that_experts_tell_apart(stations):
     rng = np.random.default_rng(shifted(4))
     x = np.repeat(rng.normal(size=(600, 2)), 3, axis=0)
     rows, y = Rows(x, rng.normal(size=(1800, 2))), rng.normal(size=1800)
-    given = {"kernel": resolve_kernel("matern32"), "calibration": None, "per_input": False}
-    given |= {"feature_points": None, "seed": shifted(0)}
 
-    def points(**more):
-        design = design.make_design(rows, y, **given, **more)
-        return len(design.residual.feature_map.points)
+    def points(orthogonalize, partitions=1):
+        choices = Choices(resolve_kernel("matern32"), orthogonalize=orthogonalize)
+        terms = make_design(rows, y, choices, shifted(0), partitions).terms
+        return len(terms[1].feature_map.points)
 
     assert points(orthogonalize=False) == 384
     assert points(orthogonalize=False, partitions=2) == 192
@@ -192,7 +188,7 @@ def test_points_are_chosen_for_places_and_for_rows_that_experts_tell_apart(stati
 def test_neighbourhoods_in_parts_are_those_of_all(stations, monkeypatch):
     x, _, y = stations
     whole = full_data.row_weights(x, y)
-    monkeypatch.setattr(_features, "COORDINATE_ROWS", 7)
+    monkeypatch.setattr(full_data, "COORDINATE_ROWS", 7)
     np.testing.assert_allclose(full_data.row_weights(x, y), whole, rtol=1e-12)
     assert np.ptp(whole) > 0.1
 
@@ -200,9 +196,9 @@ def test_neighbourhoods_in_parts_are_those_of_all(stations, monkeypatch):
 def test_points_of_very_many_rows_are_chosen_among_some(monkeypatch):
     x = np.random.default_rng(shifted(5)).normal(size=(400, 2))
     monkeypatch.setattr(points, "CANDIDATES", 50)
-    points = points.choose_points(resolve_kernel("matern32"), x, 20, 0)
-    assert points.shape == (20, 2) and len(np.unique(points, axis=0)) == 20
-    assert {tuple(p) for p in points} <= {tuple(p) for p in x}
+    chosen = points.choose_points(resolve_kernel("matern32"), x, 20, 0)
+    assert chosen.shape == (20, 2) and len(np.unique(chosen, axis=0)) == 20
+    assert {tuple(p) for p in chosen} <= {tuple(p) for p in x}
 
 
 def test_a_fit_at_places_has_the_posterior_of_the_rows(stations, monkeypatch):

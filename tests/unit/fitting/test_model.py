@@ -13,6 +13,7 @@ from bne._calibration.construction import cosines
 from bne._calibration.logistic import Logistic
 from bne._fitting import full_data, full_stage
 from bne._fitting import full_density as _model
+from bne._mean.gaussian import Hyperparameters
 from bne._process.features import make_feature_map
 from bne._process.interpolation import interpolate
 from bne._process.kernels import resolve_kernel
@@ -35,7 +36,7 @@ def make_problem(construction):
     features = _features.make_calibration(construction, x, np.ones(1), 0, has_residual=True)
     weights = full_data.row_weights(x, y - F @ [0.7, 0.1])
     data = joint_data(x, F, y, table, grid, features, priors, weights)
-    mode = np.log([0.7, 0.4, 0.4, 1.0])
+    mode = Hyperparameters(*np.log([0.7, 0.4, 0.4, 1.0]))
     return data, full_stage.starts(data, mode, 3, rng), (F, y, table, features, x)
 
 

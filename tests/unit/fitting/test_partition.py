@@ -17,19 +17,20 @@ from scipy import stats
 import bne
 from bne import BNERegressor
 from bne._answers import bias as _bias
-from bne._answers import table as _table
 from bne._base.priors import InverseGamma, Priors, length_scale_grid
 from bne._calibration import features as _features
 from bne._calibration.logistic import Logistic
 from bne._data.rows import Rows
-from bne._fitting import collapsed, full_data, full_density, full_stage, shards
+from bne._fitting import collapsed, full_data, full_density, full_stage
 from bne._fitting import posterior as _posterior
+from bne._fitting.shards import ShardError, deal_rows, pilot_rows, run_tasks
 from bne._law import averaged, conditional
 from bne._mean import gaussian
 from bne._mean.gaussian import Hyperparameters
 from bne._process import interpolation as _interpolation
 from bne._process.features import make_feature_map
 from bne._process.kernels import resolve_kernel
+from bne._regressor.wide_table import wide_table
 from bne._sampler.diagnostics import warn_if_unsettled
 from bne.datasets import make_wave_1d
 from conftest import EXPERTS, joint_data, shifted
@@ -73,7 +74,10 @@ def test_joint_density_of_rows_that_count_three_times(problem):
     def density(times, power):
         data = joint_data(x, F, y, table, grid, features, priors, weights, times=times, power=power)
         start = full_stage.starts(
-            data, np.log([0.7, 0.4, 0.4, 1.0]), 1, np.random.default_rng(shifted(1))
+            data,
+            Hyperparameters(*np.log([0.7, 0.4, 0.4, 1.0])),
+            1,
+            np.random.default_rng(shifted(1)),
         )[0]
         with jax.enable_x64(True):
             return float(
@@ -96,7 +100,7 @@ def pinned_problem(request, problem):
     pinned[3] = -0.9 if request.param == "noise held" else np.nan
     data = joint_data(x, F, y, table, grid, features, priors, np.ones(20), pinned=pinned)
     starts = full_stage.starts(
-        data, np.log([0.7, 0.4, 0.4, 1.0]), 3, np.random.default_rng(shifted(1))
+        data, Hyperparameters(*np.log([0.7, 0.4, 0.4, 1.0])), 3, np.random.default_rng(shifted(1))
     )
     return data, starts, np.isnan(pinned[3])
 
@@ -137,7 +141,8 @@ def test_held_length_scales_give_what_tables_give(problem):
     free, held = joint_data(*given), joint_data(*given, pinned=PINNED)
     assert free.A.shape[0] == len(grid)
     assert held.A.shape[0] == held.A_G.shape[0] == held.roots.shape[0] == 1
-    start = full_stage.starts(held, PINNED[[0, 1, 3, 4]], 1, np.random.default_rng(shifted(1)))[0]
+    mode = Hyperparameters(*PINNED[[0, 1, 3, 4]])
+    start = full_stage.starts(held, mode, 1, np.random.default_rng(shifted(1)))[0]
     with jax.enable_x64(True):
         ours = full_density.transform(jnp.asarray(start), jax.tree.map(jnp.asarray, held))
         nodes = (free.A, 0.2, grid), (free.A_G, 0.3, free.grid_x), (free.roots, 0.4, free.grid_t)
@@ -259,11 +264,11 @@ def some_rows(n, seed=shifted(0)):
 
 def test_rows_are_shared_out_once():
     rows, y = some_rows(43)
-    shards = shards.deal_rows(rows, y, 4, np.random.SeedSequence(shifted(0)))
+    shards = deal_rows(rows, y, 4, np.random.SeedSequence(shifted(0)))
     np.testing.assert_array_equal(np.sort(np.concatenate(shards)), np.arange(43))
     assert {len(s) for s in shards} == {10, 11}
     with pytest.raises(ValueError, match="Use fewer partitions"):
-        shards.deal_rows(rows, y, 5, np.random.SeedSequence(shifted(0)))
+        deal_rows(rows, y, 5, np.random.SeedSequence(shifted(0)))
 
 
 def test_shards_resemble_each_other():
@@ -276,7 +281,7 @@ def test_shards_resemble_each_other():
     smooth = (smooth - smooth.mean(axis=0)) / smooth.std(axis=0)
     ratios = []
     for seed in range(20):
-        shards = shards.deal_rows(rows, y, 8, np.random.SeedSequence(seed))
+        shards = deal_rows(rows, y, 8, np.random.SeedSequence(seed))
         means = np.stack([smooth[s].mean(axis=0) for s in shards])
         ratios.append(100 * np.mean(means**2, axis=0))  # 7/8 were shards drawn at random
     assert np.all(np.mean(ratios, axis=0) < 0.4)
@@ -286,7 +291,7 @@ def test_every_row_goes_to_every_shard_as_often():
     rows, y = some_rows(64)
     times = np.zeros((64, 4))
     for seed in range(400):
-        shards = shards.deal_rows(rows, y, 4, np.random.SeedSequence(seed))
+        shards = deal_rows(rows, y, 4, np.random.SeedSequence(seed))
         for i, shard in enumerate(shards):
             times[shard, i] += 1
     assert np.all(np.abs(times - 100.0) < 5.0 * np.sqrt(75.0))
@@ -295,7 +300,7 @@ def test_every_row_goes_to_every_shard_as_often():
 def test_rows_without_inputs_are_dealt_by_their_residuals():
     rows, y = some_rows(80)
     rows = Rows(np.empty((80, 0)), rows.f)
-    shards = shards.deal_rows(rows, y, 4, np.random.SeedSequence(shifted(0)))
+    shards = deal_rows(rows, y, 4, np.random.SeedSequence(shifted(0)))
     residual = y - rows.f @ np.linalg.lstsq(rows.f, y)[0]
     ranks = np.argsort(np.argsort(residual)) // 4
     assert all(len(set(ranks[s])) == 20 for s in shards)
@@ -306,7 +311,7 @@ def test_rows_without_inputs_are_dealt_by_their_residuals():
     [(40, 4, 20), (43, 4, 21), (4000, 8, 2000), (9000, 4, 2250), (900, 9, 450)],
 )
 def test_a_pilot_has_enough_rows(n, partitions, expected):
-    rows = shards.pilot_rows(n, partitions, np.random.SeedSequence(shifted(0)))
+    rows = pilot_rows(n, partitions, np.random.SeedSequence(shifted(0)))
     assert len(np.unique(rows)) == expected
     assert rows.max() < n
 
@@ -331,7 +336,7 @@ def die_once(marker, value):
 def test_a_lost_worker_is_survived(tmp_path):
     tasks = [partial(die_once, tmp_path / "1", i) for i in range(4)]
     seen = []
-    assert shards.run(tasks, 2, seen.append) == [0, 1, 2, 3]
+    assert run_tasks(tasks, 2, seen.append) == [0, 1, 2, 3]
     assert sum(seen) == 4
 
 
@@ -340,8 +345,8 @@ def fail():
 
 
 def test_a_shard_that_fails_names_itself():
-    with pytest.raises(shards.ShardError, match=r"Shard 1 of 2 failed: no luck"):
-        shards.run([lambda: 0, fail], 2, lambda n: None)
+    with pytest.raises(ShardError, match=r"Shard 1 of 2 failed: no luck"):
+        run_tasks([lambda: 0, fail], 2, lambda n: None)
 
 
 @pytest.fixture(scope="module")
@@ -386,7 +391,7 @@ def test_all_answers_of_a_partitioned_model(partitioned, tmp_path):
     model.save(tmp_path / "model.bne")
     loaded = bne.load(tmp_path / "model.bne")
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
-    table = _table.answers(model, X)
+    table = wide_table(model, X)
     np.testing.assert_allclose(table["mean"], model.predict(X), rtol=1e-10)
     variance = model.decompose(X, measure="variance").to_frame()
     for name in variance:
