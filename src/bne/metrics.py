@@ -23,7 +23,7 @@ from bne._base.checks import (
     check_levels,
     check_no_nan,
     check_outcomes,
-    check_rows,
+    check_shape,
 )
 from bne._base.typing import Array
 
@@ -82,7 +82,7 @@ def crps(y: ArrayLike, distribution: Any, *, reduce: bool = True) -> float | Arr
     """
     y = check_outcomes(y)
     if hasattr(distribution, "crps"):
-        scores = check_rows(distribution.crps(y), y.shape, "distribution.crps(y)")
+        scores = check_shape(distribution.crps(y), y.shape, "distribution.crps(y)")
     else:
         shape = (len(y), len(CRPS_LEVELS))
         quantiles = _rowwise(distribution, "ppf", np.broadcast_to(CRPS_LEVELS, shape))
@@ -186,7 +186,7 @@ def pinball_loss(
             "one level per column of `quantiles`."
         )
     quantiles = check_no_nan(quantiles, "quantiles")
-    check_rows(quantiles, y.shape + levels.shape, "quantiles")
+    check_shape(quantiles, y.shape + levels.shape, "quantiles")
     outcomes = y.reshape(y.shape + (1,) * levels.ndim)
     losses = scoringrules.quantile_score(outcomes, quantiles, levels, backend="numpy")
     return _reduce(losses, reduce)
@@ -276,7 +276,7 @@ def log_score(y: ArrayLike, distribution: Any, *, reduce: bool = True) -> float 
     0.9189
     """
     y = check_outcomes(y)
-    logpdf = check_rows(distribution.logpdf(y), y.shape, "distribution.logpdf(y)")
+    logpdf = check_shape(distribution.logpdf(y), y.shape, "distribution.logpdf(y)")
     return _reduce(-logpdf, reduce)
 
 
@@ -326,7 +326,7 @@ def pit(y: ArrayLike, distribution: Any) -> Array:
     array([0.5, 0.5])
     """
     y = check_outcomes(y)
-    return check_rows(distribution.cdf(y), y.shape, "distribution.cdf(y)")
+    return check_shape(distribution.cdf(y), y.shape, "distribution.cdf(y)")
 
 
 @overload
@@ -411,7 +411,7 @@ def _count_rows(*laws: Any) -> int:
 def _cdf(law: Any, y_grid: Array) -> Array:
     if hasattr(law, "cdf"):
         return _rowwise(law, "cdf", y_grid)
-    return check_rows(law(y_grid), y_grid.shape, "the CDF")
+    return check_shape(law(y_grid), y_grid.shape, "the CDF")
 
 
 def _rowwise(distribution: Any, method: str, values: Array) -> Array:
@@ -419,11 +419,11 @@ def _rowwise(distribution: Any, method: str, values: Array) -> Array:
     function = getattr(distribution, method)
     if isinstance(distribution, rv_frozen):
         # SciPy lines its (N,) parameters up with the last axis, we with the first.
-        check_rows(function(values[:, 0]), values.shape[:1], f"distribution.{method}")
+        check_shape(function(values[:, 0]), values.shape[:1], f"distribution.{method}")
         answer = np.transpose(function(values.T))
     else:
         answer = function(values)
-    return check_rows(answer, values.shape, f"distribution.{method}")
+    return check_shape(answer, values.shape, f"distribution.{method}")
 
 
 def _reduce(scores: Any, reduce: bool) -> float | Array:
