@@ -31,8 +31,7 @@ N_EXPERT_POINTS = 20
 
 X_CENTRES = np.array([-4.0, 0.0, 4.0])
 X_SCALES = np.array([0.4, 0.8, 0.4])
-"""Means and sds of x: a mixture of three Gaussians with equal weights, the middle one twice as
-wide."""
+"""Means and sds of x: an equal mixture of three Gaussians, the middle one twice as wide."""
 
 X_WIDENING = 2.0
 """Factor by which the sds are larger for the ensemble's data than for the base models' points."""
@@ -159,13 +158,13 @@ class SimulatedData:
         x = np.asarray(x, dtype=float)
         if x.ndim != 1:
             raise ValueError(
-                f"`x` must have shape (N,); got {x.shape}. Pass a flat array, for "
-                'example `np.linspace(-5, 5, 101)` or `X["x"]`.'
+                f"`x` must have shape (N,); got {x.shape}. Pass a flat array, for example "
+                '`np.linspace(-5, 5, 101)` or `X["x"]`.'
             )
         return self.experts(x)
 
     def sample(self, n: int, random_state: RandomState = None) -> SimulatedData:
-        """Draw n fresh rows from the same world, with the same base models.
+        """Draw n fresh rows from the same world, with the same base models: a `SimulatedData`.
 
         Parameters
         ----------
@@ -174,10 +173,6 @@ class SimulatedData:
         random_state : int, Generator, RandomState or None
             Source of the draws. The rows differ from those of this set even if the seed is the
             one that made it.
-
-        Returns
-        -------
-        data : SimulatedData
         """
         return _draw(n, self.truth, self.experts, np.random.default_rng(random_state))
 

@@ -62,6 +62,18 @@ Degrees = Annotated[
     bool,
     typer.Option(help="Measure inputs named like `lon` and `lat` in kilometres, not in degrees."),
 ]
+Partitions = Annotated[
+    int,
+    typer.Option(
+        help="Number of shards: parts of the rows that are sampled separately, for large data."
+    ),
+]
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder for checkpoints: a killed fit continues from there when it is repeated."
+    ),
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
@@ -127,6 +139,7 @@ def _with_debug(command: Callable[..., None]) -> Any:
 
 
 def _show_warning(message: Any, *_: Any, **__: Any) -> None:
+    """Print a warning in one line."""
     typer.echo(f"Warning: {' '.join(str(message).split())}", err=True)
 
 
@@ -146,18 +159,8 @@ def fit(
     draws: Draws = 1000,
     target_acceptance: Acceptance = 0.95,
     degrees: Degrees = True,
-    partitions: Annotated[
-        int,
-        typer.Option(
-            help="Number of shards: parts of the rows that are sampled separately, for large data."
-        ),
-    ] = 1,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder for checkpoints: a killed fit continues from there when it is repeated."
-        ),
-    ] = None,
+    partitions: Partitions = 1,
+    checkpoint: Checkpoint = None,
     seed: Seed = 0,
     jobs: Jobs = 2,
     quiet: Quiet = False,
