@@ -15,6 +15,7 @@ from stages import EXPERTS
 from store import resume
 
 from bne import BNERegressor
+from bne._law.conditional import conditional_draws
 from bne.datasets import make_wave_1d
 from paper import maps
 
@@ -51,7 +52,7 @@ def entropy(n, seed):
 
 def additive_aleatoric(model, data):
     """Return the entropy of the noise in the additive stage; it should be equal at all places."""
-    at = model._stage("additive").conditional(model._rows(data.features(INSIDE)))
+    at = conditional_draws(model._stage("additive"), model._rows(data.features(INSIDE)))
     return np.mean(at.entropy(), axis=0)
 
 

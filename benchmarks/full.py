@@ -13,7 +13,7 @@ import numpy as np
 from stages import EXPERTS, min_ess
 
 from bne import BNERegressor
-from bne._fitting import full_stage as _joint
+from bne._fitting import full_stage
 from bne._fitting.full_density import log_density
 from bne.datasets import make_wave_1d
 
@@ -25,7 +25,7 @@ LOOP_ROWS = 300_000
 def capture(model, data):
     """Fit a model. Return the data of the joint sampler, its seconds and its draws."""
     kept = {}
-    sample_joint = _joint.sample_joint
+    sample_joint = full_stage.sample_joint
 
     def timed(full_data, *args):
         start = time.perf_counter()
@@ -33,13 +33,13 @@ def capture(model, data):
         kept.update(data=full_data, seconds=time.perf_counter() - start, position=draws.position)
         return draws
 
-    _joint.sample_joint = timed
+    full_stage.sample_joint = timed
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model.fit(data.X, data.y)
     finally:
-        _joint.sample_joint = sample_joint
+        full_stage.sample_joint = sample_joint
     return kept
 
 
@@ -76,7 +76,7 @@ def run():
         )
         kept = capture(model, make_wave_1d(n, random_state=1))
         draws = model._stage("full").draws
-        ess = min_ess(draws.quantities(model.expert_names_))
+        ess = min_ess(model._stage("full").quantities(model.expert_names_))
         gradients[n] = gradient_times([(kept["data"], kept["position"][0, -1])])[0]
         results.append(
             {

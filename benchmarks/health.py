@@ -15,6 +15,7 @@ from stages import EXPERTS
 from store import resume
 
 from bne import BNERegressor
+from bne._law.conditional import conditional_draws
 from bne.datasets import make_wave_1d
 
 AXES = {"chain_axis": 0, "draw_axis": 1}
@@ -30,12 +31,12 @@ def table(model):
     stage, posterior = model._stage("full"), model.posterior_
     draws, rows, y = stage.draws, posterior.rows, posterior.y
     pairs = np.linspace(0, len(y) - 1, 20).astype(int)
-    at = stage.conditional(type(rows)(rows.x[pairs], rows.f[pairs]))
+    at = conditional_draws(stage, type(rows)(rows.x[pairs], rows.f[pairs]))
     levels = np.quantile(y, np.linspace(0.1, 0.9, 20))
     F = at.ratio.cdf(at.standardise(levels, np.arange(20)), np.arange(20))
-    named = draws.quantities(model.expert_names_)
+    named = stage.quantities(model.expert_names_)
     named |= {f"F(y|x)[{i}]": draws.by_chain(F[:, i]) for i in range(20)}
-    delta, mean = stage.delta(rows), means(stage, rows)
+    delta, mean = stage.value("residual", rows), means(stage, rows)
     by_row = {f"delta[{i}]": draws.by_chain(delta[:, i]) for i in range(len(y))}
     by_row |= {f"E[y|x][{i}]": draws.by_chain(mean[:, i]) for i in range(len(y))}
     raw = {f"raw[{i}]": draws.position[:, :, i] for i in range(draws.position.shape[2])}
@@ -48,7 +49,7 @@ def table(model):
 def means(stage, rows, size=100):
     """Return E[y|x] of every draw at the rows, (S, n), computed a few rows at a time."""
     parts = [slice(i, i + size) for i in range(0, len(rows.f), size)]
-    draws = [stage.conditional(rows.part(p)).moments()[0] for p in parts]
+    draws = [conditional_draws(stage, rows.part(p)).moments()[0] for p in parts]
     return np.concatenate(draws, axis=1)
 
 

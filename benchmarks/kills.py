@@ -32,7 +32,7 @@ def fit(folder):
 
 def positions(model):
     """Return all draws of all stages."""
-    return {name: stage.draws.position for name, stage in model.posterior_.stages.items()}
+    return {name: stage.draws.position for name, stage in model.posterior_.shards[0].stages.items()}
 
 
 def start(folder):

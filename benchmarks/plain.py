@@ -52,7 +52,7 @@ def run(n=100):
     model.fit(data.X, data.y)
     seconds = time.perf_counter() - start
     draws = model._stage("full").draws
-    ess = min_ess(draws.quantities(model.expert_names_))
+    ess = min_ess(model._stage("full").quantities(model.expert_names_))
     cases = {"ours": (ess, seconds, float(np.mean(draws.statistics["n_steps"])))}
     cases["plain numpyro"] = plain(model, model._stage("full").features)
     results = [

@@ -18,13 +18,19 @@ from scipy import stats
 from store import resume
 
 from bne._base.priors import InverseGamma, Priors, length_scale_grid
+from bne._calibration.features import CalibrationFeatures
 from bne._calibration.logistic import Logistic
 from bne._calibration.ratio import make_ratio
+from bne._data.places import every_row
+from bne._fitting import full_data, full_density, full_stage
 from bne._fitting import full_density as _model
-from bne._fitting import full_stage as _joint
-from bne._fitting.full_stage import CalibrationFeatures
-from bne._process.kernels import interpolate, make_feature_map, principal_rotations, resolve_kernel
-from bne._sampler.hmc import SamplerSettings
+from bne._fitting.training import Training
+from bne._mean.gaussian import Hyperparameters
+from bne._process.features import make_feature_map
+from bne._process.interpolation import interpolate
+from bne._process.kernels import resolve_kernel
+from bne._process.rotations import principal_rotations
+from bne._sampler.hmc import Run, SamplerSettings
 
 LOGISTIC = Logistic()
 N, K = 24, 2
@@ -110,20 +116,17 @@ def at_row(positions, data):
 
 def posterior(y, table, grid, features, settings, seed):
     """Return posterior draws of the same quantities, chain after chain."""
-    data = _joint.build_data(
-        F=EXPERTS,
-        y=y,
-        table=table,
-        grid=grid,
-        table_G=features.tabulate(X),
-        features=features,
-        priors=PRIORS,
-        weights=np.ones(N),
+    rows = Training(y, EXPERTS, table, grid, every_row(N), PRIORS)
+    data = full_data.build_data(rows, features, features.tabulate(X), np.ones(N))
+    mode = Hyperparameters(
+        log_sigma_omega=-0.3,
+        log_sigma_delta=-0.3,
+        log_sigma_eps=np.log(np.std(y) + 1e-3),
+        log_ell=np.log(PRIORS.ell.quantile(0.5)),
     )
-    mode = np.array([-0.3, -0.3, np.log(np.std(y) + 1e-3), np.log(PRIORS.ell.quantile(0.5))])
     sequence = np.random.SeedSequence(seed)
-    position = _joint.sample_joint(data, mode, N, settings, sequence, lambda n: None).position
-    draws = _joint.unpack_draws(position, data)
+    position = full_stage.sample_joint(data, mode, N, Run(settings), sequence).position
+    draws = full_stage.unpack_draws(position, data)
     h = draws.h
     with jax.enable_x64(True):
         flat = jnp.asarray(position.reshape(-1, position.shape[-1]))
@@ -175,7 +178,7 @@ def broken_log_density(position, data):
 def run(sets=200, broken=False):
     """Rank the true values of `sets` data sets; return a p-value for each quantity."""
     if broken:
-        _joint.log_density = broken_log_density
+        full_density.log_density = broken_log_density
     shared = world()
     done = resume(
         "sbc_ranks_broken" if broken else "sbc_ranks",

@@ -24,7 +24,7 @@ from stages import min_ess, min_ess_of_answers
 from store import FOLDER, resume
 
 from bne._data import places as _places
-from bne._fitting import full_stage as _joint
+from bne._fitting import full_stage
 
 mpl.use("Agg")
 
@@ -37,7 +37,7 @@ def one_size(n):
     model = regressor(**SHORT)
     kept = capture(model, World(n))
     draws = model._stage("full").draws
-    ess = min_ess(draws.quantities(model.expert_names_))
+    ess = min_ess(model._stage("full").quantities(model.expert_names_))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     return {
         "peak_gb": peak,
@@ -73,10 +73,12 @@ def prepared(n, places=None, **settings):
     """Return the data and a first position of the full stage at n rows, without sampling."""
 
     def stop(data, mode, *_):
-        raise NothingSampledError(data, _joint.starts(data, mode, 1, np.random.default_rng(0))[0])
+        raise NothingSampledError(
+            data, full_stage.starts(data, mode, 1, np.random.default_rng(0))[0]
+        )
 
     world = World(n, places=places)
-    with mock.patch.object(_joint, "sample_joint", stop), warnings.catch_warnings():
+    with mock.patch.object(full_stage, "sample_joint", stop), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             regressor(**SHORT, **settings).fit(world.X, world.y)

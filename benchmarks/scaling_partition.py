@@ -8,7 +8,7 @@ import numpy as np
 from scaling_world import World, features, regressor
 from store import resume
 
-from bne._fitting import shards as _partition
+from bne._fitting import posterior
 
 FAIR = {"chains": 2, "warmup": 250, "draws": 350, "n_jobs": 2, "random_state": 0}
 """Settings of every fit that is compared."""
@@ -63,20 +63,20 @@ def first_shard_timed():
 
     The context yields a list, into which the seconds are put.
     """
-    seconds, run = [], _partition.run
+    seconds, run_tasks = [], posterior.run_tasks
 
     def timed(tasks, n_jobs, progress):
         rows, y, design, settings = tasks[0].args
         start = time.perf_counter()
         tasks[0].func(rows, y, design, settings._replace(n_jobs=2), **tasks[0].keywords)
         seconds.append(time.perf_counter() - start)
-        return run(tasks, n_jobs, progress)
+        return run_tasks(tasks, n_jobs, progress)
 
-    _partition.run = timed
+    posterior.run_tasks = timed
     try:
         yield seconds
     finally:
-        _partition.run = run
+        posterior.run_tasks = run_tasks
 
 
 def partition():

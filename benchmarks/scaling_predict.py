@@ -11,7 +11,8 @@ import psutil
 from scaling_world import EXPERTS, SHORT, World, features, regressor
 from store import resume
 
-from bne._answers import table as _table
+from bne._answers import table
+from bne._regressor.wide_table import wide_table
 
 ROWS = 1_000_000
 """Rows of the grid."""
@@ -30,8 +31,8 @@ def predicted(rows):
         grid.to_parquet(files[1])
         command = [sys.executable, "-m", "bne", "predict", *files[:2], "-o", files[2]]
         seconds, whole, largest = watched([*command, "--jobs", "2"])
-        table = pd.read_parquet(files[2]).iloc[:: rows // 20]
-    same = _table.answers(model, grid.iloc[:: rows // 20])
+        found = pd.read_parquet(files[2]).iloc[:: rows // 20]
+    same = wide_table(model, grid.iloc[:: rows // 20])
     return {
         "draws": len(model._thinned("full")[0].draws.omega),
         "seconds": seconds,
@@ -39,7 +40,7 @@ def predicted(rows):
         "limit_rows_per_second": matmul_rate() / flops_per_row(model),
         "all_processes_gb": whole,
         "largest_process_gb": largest,
-        "largest_difference": np.max(np.abs(table[same.columns].to_numpy() - same.to_numpy())),
+        "largest_difference": np.max(np.abs(found[same.columns].to_numpy() - same.to_numpy())),
     }
 
 
@@ -78,9 +79,9 @@ def proportional(process):
 
 def flops_per_row(model):
     """Count the multiplications and additions in the matrix products for one row."""
-    answerer = _table.prepare(model)
+    answerer = table.prepare(model._fitted())
     whole, forms = answerer.wholes[0], answerer.gaussians[0].forms
-    S, m = whole.draws.v.shape
+    S, m = whole.draws.terms["residual"].coefficients.shape
     _, m_G, P = whole.draws.calibration.W.shape
     K = len(EXPERTS)
     features = 2 * 4 * (m + m_G * P)  # four nodes of the length-scale's grid

@@ -7,6 +7,7 @@ import numpy as np
 from arviz_stats.base.array import array_stats
 
 from bne import BNERegressor
+from bne._law.conditional import conditional_draws
 from bne.datasets import make_wave_1d
 
 EXPERTS = [(c, c) for c in ("rbf_short", "rbf_long", "periodic")]
@@ -41,7 +42,7 @@ def min_ess_of_answers(model, places):
     stage, posterior = model._stage("full"), model.posterior_
     kept = slice(0, len(posterior.y), len(posterior.y) // places)
     y = posterior.y[kept]
-    conditional, row = stage.conditional(posterior.rows.part(kept)), np.arange(len(y))
+    conditional, row = conditional_draws(stage, posterior.rows.part(kept)), np.arange(len(y))
     mean, variance = conditional.moments()
     draws = {
         "noise_scale": stage.draws.sigma_eps[:, None],
@@ -93,7 +94,7 @@ def run():
             _, seconds = fit(n)
             results.append({"case": f"both stages, n = {n}, {state}", "seconds": seconds})
     model, seconds = fit(100)
-    stage = model.posterior_.stages["additive"].draws
+    stage = model._stage("additive")
     ours = min_ess(stage.quantities(model.expert_names_))
     results.append(
         {"case": "ours, n = 100, both stages, warm", "seconds": seconds, "min_ess": ours}

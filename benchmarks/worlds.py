@@ -128,21 +128,23 @@ REASONS = {
 
 PAGE = """# Coverage in six worlds
 
-One curve, two models that each miss something, and six kinds of noise: coverage of central
-intervals on {fresh:,} fresh observations a data set, and how far F at the observed y (the PIT,
-uniform if calibrated) is from uniform (Kolmogorov-Smirnov), of every stage. Written by
-`python benchmarks/worlds.py`, {sets} data sets of each kind.
+A 90% interval should hold 90% of new observations. This page measures that. Each world has one
+curve, two models that each miss something, and its own kind of noise. We count how many of
+{fresh:,} fresh observations a data set lie in central intervals, for every stage of the model:
+`ensemble` (weights only), `additive` (with the residual process) and `full` (with the calibration
+function G, too). `python benchmarks/worlds.py` writes this page from {sets} data sets of each kind.
 
 ![Measured less nominal coverage in every world](images/coverage.png)
 
-At n = 400 the full stage is within {goal:g} points of nominal at every level in {good} of {worlds}
-worlds.
+At n = 400 the full stage is within {goal:g} points of nominal at every level in {good} of
+{worlds} worlds.
 {misses}
-
 {table}
 
-`worst_points` is the largest distance from nominal among the four levels, of the mean over data
-sets.
+`coverage_50` to `coverage_95` are the shares of fresh observations in the intervals.
+`worst_points` is the largest distance of these four from nominal, in percentage points, after the
+mean over data sets. `pit_distance` is how far F at the observed y (the PIT, uniform if the model is
+calibrated) is from uniform, by Kolmogorov and Smirnov.
 """
 
 
@@ -151,8 +153,8 @@ def page(summary):
     full = summary.query("stage == 'full' and n == 400")
     off = full[full["worst_points"] > GOAL]
     misses = [
-        f"- {row.world}: off by {row.worst_points:.1f} points. "
-        f"Likely, {REASONS.get(row.world, 'chance')}"
+        f"- {row.world}: off by {row.worst_points:.1f} points.\n"
+        f"  A likely reason: {REASONS.get(row.world, 'chance.')}"
         for row in off.itertuples()
     ]
     shown = summary.round(3)
@@ -164,7 +166,7 @@ def page(summary):
         goal=GOAL,
         good=len(full) - len(off),
         worlds=len(full),
-        misses="\n".join(["", "Not so:", "", *misses]) if misses else "",
+        misses="\n".join(["", "The others:", "", *misses, ""]) if misses else "",
         table="\n".join([head, *lines]),
     )
 

@@ -14,10 +14,17 @@ HOLDS, PARTLY, FAILS = "holds", "holds partly", "does not hold"
 
 INTRODUCTION = """# The paper's claims, measured
 
-Written by `make paper`, which first runs what is missing; `make paper FIGURE=page` runs no fits.
-Every number comes from a table in this folder. A row of a `_rows.csv` file is one method on one
-data set. A method is left out where it cannot run: without inputs, with one model only, or with too
+Every number on this page comes from a table in this folder. A row of a `_rows.csv` file is one
+method on one data set. `make paper` runs the experiments that are missing and writes this page
+anew. A method is left out where it cannot run: without inputs, with one model only, or with too
 many inputs or rows. Means are over the data sets on which all methods have run.
+
+The methods are the three stages of the model and comparators. The stages are `ensemble` (weights
+only), BAE (`additive`, with the residual process) and BNE (`full`, with the calibration function G
+as well). The comparators are stack (Bayesian stacking), BME (a Bayesian mixture of experts),
+CondKDE (conditional kernel density estimate), DeepEns (Deep Ensembles), NGBoost and QRF (quantile
+regression forest). L1 is the mean distance of the predictive CDF from the true one. nll is the
+negative log score.
 """
 
 

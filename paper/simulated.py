@@ -8,6 +8,7 @@ import pandas as pd
 
 from bne import BNERegressor
 from bne._base.typing import Array
+from bne._law.conditional import conditional_draws
 from bne._stage_names import SHORT_NAMES
 from bne.datasets import SimulatedData, make_gamma_0d, make_wave_1d
 from bne.metrics import l1_distance
@@ -102,7 +103,7 @@ def posterior_mass(model: BNERegressor, data: SimulatedData) -> dict[str, float]
 def draw_distances(model: BNERegressor, data: SimulatedData) -> Array:
     """Return the distance ``||F_s - F*||_2`` of every draw, with x uniform on the grid: (S,)."""
     y = Y_GRID[::2]
-    draws = model._stage("full").conditional(model._rows(data.features(GRID)))
+    draws = conditional_draws(model._stage("full"), model._rows(data.features(GRID)))
     scaled = model.scaling_.outcome(y)
     square = np.zeros(len(draws.mu))
     for i, x in enumerate(GRID):

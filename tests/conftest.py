@@ -13,8 +13,10 @@ import pytest
 from scipy import stats
 
 from bne import BNERegressor
-from bne._calibration.construction import HALF_WIDTH, NODE_SPACING, log_base
-from bne._fitting import full_stage as _joint
+from bne._calibration.base_law import HALF_WIDTH, NODE_SPACING, log_base
+from bne._data.places import every_row
+from bne._fitting import full_data
+from bne._fitting.training import Training
 from bne.datasets import make_wave_1d
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -86,20 +88,12 @@ def cgp_model(wave):
         return model.fit(wave.X[:60], wave.y[:60])
 
 
-def joint_data(x, F, y, table, grid, features, priors, weights, times=1, **more):
+def joint_data(x, F, y, table, grid, features, priors, weights, times=1, power=1.0, **more):
     """Data of the joint density, every row `times` times."""
 
     def repeat(a, axis=0):
         return np.repeat(a, times, axis=axis)
 
-    return _joint.build_data(
-        F=repeat(F),
-        y=repeat(y),
-        table=repeat(table, 1),
-        grid=grid,
-        table_G=repeat(features.tabulate(x), 1),
-        features=features,
-        priors=priors,
-        weights=repeat(weights),
-        **more,
-    )
+    y, table_G = repeat(y), repeat(features.tabulate(x), 1)
+    rows = Training(y, repeat(F), repeat(table, 1), grid, every_row(len(y)), priors, power)
+    return full_data.build_data(rows, features, table_G, repeat(weights), **more)

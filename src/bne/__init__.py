@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from bne._answers.reports import BiasReport, Decomposition
     from bne._base.warnings import SamplingWarning
     from bne._law.distribution import PredictiveDistribution
-    from bne._regressor import BNERegressor
+    from bne._regressor.estimator import BNERegressor
     from bne.io import ModelFileError, load
 
 __version__ = "0.1.0"

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bne._answers import table as _table
+from bne._answers import table
+from bne._answers.columns import QUANTILES, column_names
 
 
-def predict_grid(model: Any, grid: Any, *, quantiles: Sequence[float] = _table.QUANTILES) -> Any:
+def predict_grid(model: Any, grid: Any, *, quantiles: Sequence[float] = QUANTILES) -> Any:
     """Return mean, sd, quantiles, parts of the variance and bias at every cell of a grid.
 
     Parameters
@@ -52,10 +53,9 @@ def predict_grid(model: Any, grid: Any, *, quantiles: Sequence[float] = _table.Q
     columns = xr.Dataset({f"column{i}": values.variable for i, values in enumerate(whole)})
     chunks = grid[names].unify_chunks().chunksizes
     columns = columns.chunk(chunks) if chunks else columns
-    answerer = _table.prepare(model, quantiles)
-    names_out = _table.column_names(answerer)
-    some = columns["column0"]
-    template = xr.Dataset({name: some.astype(float) for name in names_out})
+    answerer = table.prepare(model._fitted(), quantiles)
+    some = columns["column0"].astype(float)
+    template = xr.Dataset({name: some for name in column_names(answerer.levels)})
     light = copy(model)
     del light.posterior_  # every task gets the model and the answerer, which holds the draws
     answers = xr.map_blocks(_block, columns, args=(light, answerer), template=template)
@@ -63,16 +63,16 @@ def predict_grid(model: Any, grid: Any, *, quantiles: Sequence[float] = _table.Q
     return answers.assign_coords(coordinates).assign_attrs(grid.attrs)
 
 
-def _block(columns: Any, model: Any, answerer: _table.Answerer) -> Any:
+def _block(columns: Any, model: Any, answerer: table.Answerer) -> Any:
     """Return all answers at the cells of one chunk."""
     names = [str(name) for name in model.feature_names_in_]
     first = columns["column0"]
     X = pd.DataFrame({n: columns[f"column{i}"].to_numpy().ravel() for i, n in enumerate(names)})
     known = np.all(np.isfinite(X.to_numpy(float)), axis=1)  # other cells, like oceans, stay empty
     out = {}
-    table = _table.in_chunks(answerer, model._rows(X[known])) if np.any(known) else {}
-    for name in _table.column_names(answerer):
+    found = table.in_chunks(answerer, model._rows(X[known])) if np.any(known) else {}
+    for name in column_names(answerer.levels):
         values = np.full(len(X), np.nan)
-        values[known] = table.get(name, np.empty(0))
+        values[known] = found.get(name, np.empty(0))
         out[name] = (first.dims, values.reshape(first.shape))
     return columns.drop_vars(list(columns)).assign(out)

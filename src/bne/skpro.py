@@ -9,7 +9,7 @@ from skpro.distributions.base import BaseDistribution
 from skpro.regression.base import BaseProbaRegressor
 
 from bne._base.typing import Array
-from bne._regressor import BNERegressor
+from bne._regressor.estimator import BNERegressor
 
 
 class BNEDistribution(BaseDistribution):

@@ -7,10 +7,15 @@ from scipy import stats
 
 from bne import BNERegressor
 from bne._base.priors import InverseGamma, Priors, length_scale_grid
-from bne._draws.stage import Residual, Rows
-from bne._fitting.gaussian_stage import sample_stage
-from bne._process.kernels import make_feature_map, resolve_kernel
-from bne._sampler.hmc import SamplerSettings
+from bne._data.rows import Rows
+from bne._fitting.gaussian_stage import sample_gaussian
+from bne._fitting.training import training
+from bne._mean.residual import Residual
+from bne._mean.term import TermPrior
+from bne._mean.weights import Weights
+from bne._process.features import make_feature_map
+from bne._process.kernels import resolve_kernel
+from bne._sampler.hmc import Run, SamplerSettings
 from bne.datasets import make_wave_1d
 from conftest import EXPERTS, shifted
 
@@ -55,11 +60,11 @@ def brute_force(x, F, y, n_nodes=26):
 
 def sampled(x, F, y, priors=PRIORS):
     grid = length_scale_grid(priors.ell, 32)
-    residual = Residual(make_feature_map(resolve_kernel("matern32"), x, grid), None)
-    settings = SamplerSettings(4, 500, 1500, 0.8, 2)
-    stage, _ = sample_stage(
-        Rows(x, F), y, residual, priors, settings, np.random.SeedSequence(shifted(0))
-    )
+    feature_map = make_feature_map(resolve_kernel("matern32"), x, grid)
+    terms = [Weights(), Residual(feature_map, None, TermPrior(ell=priors.ell))]
+    data = training(Rows(x, F), y, terms)._replace(priors=priors)
+    run = Run(SamplerSettings(4, 500, 1500, 0.8, 2))
+    stage, _ = sample_gaussian(data, terms, run, np.random.SeedSequence(shifted(0)))
     return stage.draws.position
 
 

@@ -6,7 +6,7 @@ import pytest
 import xarray as xr
 
 from bne import BNERegressor
-from bne._answers import table as _table
+from bne._regressor.wide_table import wide_table
 from bne.grid import predict_grid
 from conftest import shifted
 
@@ -44,7 +44,7 @@ def test_cells_equal_the_table(model, grid):
         {n: v.transpose(*answers.dims).values.ravel() for n, v in zip(names, flat, strict=True)}
     )
     known = X.notna().all(axis=1).to_numpy()
-    table = _table.answers(model, X[known])
+    table = wide_table(model, X[known])
     for name in table:
         ours = answers[name].to_numpy().ravel()
         np.testing.assert_allclose(ours[known], table[name], rtol=1e-9, atol=1e-12)

@@ -11,17 +11,19 @@ is the rows' typical standard deviation of y, which is known, where sigma_eps is
 with the stretch of G.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from scipy import special
 
+from bne._answers.best_weights import best_weights
+from bne._answers.fitted import Fitted
 from bne._base.typing import Array
 from bne._calibration.ratio import Ratio
-from bne._draws.stage import Rows, Stage
-from bne._fitting.shards import average_draws
-from bne._law.distribution import ConditionalDraws, chunks
+from bne._data.rows import Rows
+from bne._draws.stage import Stage
+from bne._law.averaged import average_draws
+from bne._law.conditional import ConditionalDraws, chunks, conditional_draws
 
 STATISTICS = ("mean", "variance", "skewness", "modes", "median")
 
@@ -65,17 +67,14 @@ def check_statistic(statistic: str | float) -> str | float:
 
 
 def bias(
-    stages: Sequence[Stage],
-    rows: Rows,
-    train: Rows,
-    statistic: str | float,
-    y_scale: float,
-    coverage: float,
+    fitted: Fitted, rows: Rows, statistic: str | float, coverage: float
 ) -> tuple[BiasSummary, BiasSummary, BiasSummary]:
-    """Posterior of D_delta, D_G and the total at N rows, in chunks, averaged over shards if any."""
-    weights = [stage.best_weights(train) if statistic == "mean" else None for stage in stages]
+    """Posterior of D_delta, D_G and the total at N rows, in chunks, averaged over shards."""
+    stages, train = fitted.thinned("full"), fitted.posterior.rows
+    y_scale = fitted.scaling.y_scale
+    weights = [best_weights(stage, train) if statistic == "mean" else None for stage in stages]
     pieces = []
-    for part in chunks(len(rows.f), stages[0].row_elements * len(stages[0].draws.omega)):
+    for part in chunks(len(rows.f), stages[0].row_elements * stages[0].draws.size):
         shards = [
             bias_draws(stage, rows.part(part), w, statistic, y_scale)
             for stage, w in zip(stages, weights, strict=True)
@@ -95,14 +94,14 @@ def bias_draws(
     stage: Stage, rows: Rows, weights: Array | None, statistic: str | float, y_scale: float
 ) -> BiasDraws:
     """D_delta, D_G and the total in every draw; the mean's total is under these weights."""
-    conditional, calibration = stage.conditional(rows), stage.draws.calibration
+    here, calibration = conditional_draws(stage, rows), stage.draws.calibration
     stretch = np.ones(1) if calibration is None else calibration.stretch
     power = {"variance": 2, "skewness": 0, "modes": 0}.get(str(statistic), 1)
-    G = _changed_by_G(conditional, stretch[:, None], statistic) * y_scale**power
+    G = _changed_by_G(here, stretch[:, None], statistic) * y_scale**power
     if weights is None:
         return BiasDraws(np.zeros_like(G), G, G)
     best = weights @ rows.f.T
-    return BiasDraws(y_scale * stage.delta(rows), G, y_scale * (conditional.mu - best) + G)
+    return BiasDraws(y_scale * stage.value("residual", rows), G, y_scale * (here.mu - best) + G)
 
 
 def _changed_by_G(draws: ConditionalDraws, stretch: Array, statistic: str | float) -> Array:

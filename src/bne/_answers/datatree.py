@@ -7,43 +7,26 @@ import numpy as np
 
 from bne._base.typing import Array
 from bne._data.scaling import Scaling
-from bne._draws.stage import Rows, Stage
+from bne._draws.posterior import Shard
+from bne._draws.stage import Stage
+from bne._law.conditional import log_likelihood
 
 
-def to_datatree(
-    stage: Stage, rows: Rows, y: Array, scaling: Scaling, expert_names: list[str]
-) -> Any:
+def to_datatree(stage: Stage, shard: Shard, scaling: Scaling, expert_names: list[str]) -> Any:
     """Named quantities with dims (chain, draw, ...); log likelihood in the units of y."""
     stage = stage.as_sampled()
-    draws, scale = stage.draws, scaling.y_scale
-    named = {
-        "weights": draws.omega,
-        "weight_scale": draws.sigma_omega,
-        "noise_scale": draws.sigma_eps * scale,
-        "mean": scaling.undo_outcome(stage.mu(rows)),
-    }
-    if draws.sigma_delta is not None and draws.log_ell is not None:
-        named |= {
-            "residual_scale": draws.sigma_delta * scale,
-            "length_scale": np.exp(draws.log_ell),
-            "residual": scale * stage.delta(rows),
-        }
-    if draws.calibration is not None:
-        named |= {
-            "calibration_scale": draws.calibration.sigma_G,
-            "calibration_length_scale_t": np.exp(draws.calibration.log_ell_t),
-            "calibration_length_scale_x": np.exp(draws.calibration.log_ell_x),
-        }
-    log_likelihood = stage.log_likelihood(rows, y) - np.log(scale)
+    draws, rows = stage.draws, shard.rows
+    named = _named(stage, shard, scaling, expert_names)
+    log_p = log_likelihood(stage, rows, shard.y) - np.log(scaling.y_scale)
     return arviz_base.from_dict(
         {
             "posterior": {k: draws.by_chain(v) for k, v in named.items()},
             "unconstrained_posterior": {"position": draws.position},
             "sample_stats": draws.statistics,
-            "log_likelihood": {"y": draws.by_chain(log_likelihood)},
-            "observed_data": {"y": scaling.undo_outcome(y)},
+            "log_likelihood": {"y": draws.by_chain(log_p)},
+            "observed_data": {"y": scaling.undo_outcome(shard.y)},
         },
-        coords={"expert": expert_names, "row": np.arange(len(y))},
+        coords={"expert": expert_names, "row": np.arange(len(shard.y))},
         dims={
             "weights": ["expert"],
             "mean": ["row"],
@@ -53,3 +36,17 @@ def to_datatree(
         },
         attrs={"/": {"inference_library": "bne"}},
     )
+
+
+def _named(
+    stage: Stage, shard: Shard, scaling: Scaling, expert_names: list[str]
+) -> dict[str, Array]:
+    """Weights, hyperparameters, the mean and the residual, S values each."""
+    scale = scaling.y_scale
+    named = {"weights": stage.draws.omega, "mean": scaling.undo_outcome(stage.mu(shard.rows))}
+    for name, quantity in stage.named(expert_names).items():
+        if not name.startswith("weights["):
+            named[name] = quantity.values * (scale if quantity.in_units_of_y else 1.0)
+    if stage.residual is not None:
+        named["residual"] = scale * stage.value("residual", shard.rows)
+    return named

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from bne._base.typing import Array
-from bne._fitting.shards import average_draws
+from bne._law.averaged import average_draws
 
 COLLINEAR = 0.99
 """Correlation of two experts' predictions from which on their weights cannot be told apart."""

@@ -26,8 +26,11 @@ from scipy import linalg, special
 
 from bne._base.priors import fit_inverse_gamma, length_scale_grid
 from bne._base.typing import Array
-from bne._calibration.construction import HALF_WIDTH, N_COSINES, Basis, cosines, moments, quadrature
-from bne._process.kernels import N_NODES, principal_rotations, resolve_kernel
+from bne._calibration.base_law import HALF_WIDTH, quadrature
+from bne._calibration.construction import N_COSINES, Basis, cosines, moments
+from bne._process.interpolation import N_NODES
+from bne._process.kernels import resolve_kernel
+from bne._process.rotations import principal_rotations
 
 AMPLITUDE = 0.5
 """sigma_G, in units of probability; before conditioning on the ends."""

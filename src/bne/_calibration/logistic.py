@@ -17,8 +17,10 @@ from scipy import linalg
 
 from bne._base.priors import fit_inverse_gamma, length_scale_grid
 from bne._base.typing import Array
-from bne._calibration.construction import HALF_WIDTH, N_COSINES, Basis, cosines, moments, quadrature
-from bne._process.kernels import N_NODES, principal_rotations
+from bne._calibration.base_law import HALF_WIDTH, quadrature
+from bne._calibration.construction import N_COSINES, Basis, cosines, moments
+from bne._process.interpolation import N_NODES
+from bne._process.rotations import principal_rotations
 
 LENGTH_SCALE_T = fit_inverse_gamma(0.4, 5.0)
 """Prior of h's length-scale in t, which is in noise scales whatever the data."""

@@ -12,32 +12,7 @@ from sklearn.utils.validation import check_array, column_or_1d, validate_data
 from bne._base.typing import Array
 from bne._data.experts import numeric
 
-CALIBRATIONS = ("logistic", "cgp")
 MIN_ROWS = 3
-SIZES = (("chains", 1), ("warmup", 1), ("draws", 1), ("feature_points", 2), ("partitions", 1))
-"""Parameters that count something, and the least they can be."""
-
-
-def check_settings(model: Any) -> None:
-    """Parameters that the model was made with."""
-    for name, least in SIZES:
-        value = getattr(model, name)
-        if name == "feature_points" and value is None:
-            continue
-        if not isinstance(value, int | np.integer) or value < least:
-            raise ValueError(f"`{name}` must be an integer >= {least}; got {value!r}.")
-    if model.calibration not in (None, *CALIBRATIONS):
-        raise ValueError(
-            f"`calibration` must be one of {list(CALIBRATIONS)} or None; got {model.calibration!r}."
-        )
-    if model.length_scales not in ("shared", "per_input"):
-        raise ValueError(
-            f"`length_scales` must be 'shared' or 'per_input'; got {model.length_scales!r}."
-        )
-    if not 0 < model.target_acceptance < 1:
-        raise ValueError(
-            f"`target_acceptance` must lie in (0, 1); got {model.target_acceptance!r}."
-        )
 
 
 def check_rows(model: Any, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:

@@ -1,70 +1,20 @@
-"""Posterior draws of a stage, with the features they belong to: what they say at new rows."""
+"""Posterior draws of a stage, with the terms and features that they belong to."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from bne._base.threads import single_blas_thread
-from bne._base.typing import Array, Integers
+from bne._base.typing import Array
+from bne._calibration.features import CalibrationFeatures
 from bne._calibration.ratio import ROW_ELEMENTS
-from bne._data.places import Places, every_row, find_places
-from bne._fitting.full_stage import CalibrationDraws, CalibrationFeatures
-from bne._law.distribution import ConditionalDraws, chunks
-from bne._process.kernels import FeatureMap, missing_variance, nodes_between, process_draws
+from bne._data.rows import Rows
+from bne._draws.calibration import CalibrationDraws
+from bne._mean.term import Named, Term, TermDraws, moving
 
-
-class Rows(NamedTuple):
-    """Rows in the model's units: inputs x (N, d) and experts' predictions f (N, K)."""
-
-    x: Array
-    f: Array
-
-    def part(self, rows: slice | Integers) -> "Rows":
-        """Some of the rows."""
-        return Rows(self.x[rows], self.f[rows])
-
-
-class Residual(NamedTuple):
-    """The process delta: its features, and what is taken off them to keep clear of the experts.
-
-    Attributes
-    ----------
-    feature_map : FeatureMap
-    overlap : (J, K, m) array or None
-        Coefficients of the features on the experts at the training rows (``orthogonalize=True``).
-    """
-
-    feature_map: FeatureMap
-    overlap: Array | None
-
-    @property
-    def grid(self) -> Array:
-        """Log length-scales of the nodes."""
-        return self.feature_map.log_ell
-
-    def rotated(self, rotations: Array) -> "Residual":
-        """The same process in rotated features (`principal_rotations`)."""
-        overlap = None if self.overlap is None else self.overlap @ rotations
-        return Residual(self.feature_map._replace(rotations=rotations), overlap)
-
-    def within(self, log_ell: Array) -> "Residual":
-        """The same process with the nodes that these length-scales need."""
-        nodes = nodes_between(log_ell, self.grid)
-        overlap = None if self.overlap is None else self.overlap[nodes]
-        return Residual(self.feature_map.within(nodes), overlap)
-
-    def tabulate(self, rows: Rows) -> tuple[Array, Array]:
-        """Features, and the features before orthogonalisation: (J, N, m) each."""
-        table = self.feature_map.tabulate(rows.x)
-        return (table if self.overlap is None else table - rows.f @ self.overlap), table
-
-
-def places_of(rows: Rows, residual: Residual | None) -> Places:
-    """Rows that delta and G cannot tell apart. A delta kept clear of the experts can."""
-    if residual is not None and residual.overlap is not None:
-        return every_row(len(rows.f))
-    return find_places(rows.x)
+PREDICTIVE_DRAWS = 1000
+"""Answers are averaged over this many draws, evenly spaced among all; neighbours add little."""
 
 
 class StageDraws(NamedTuple):
@@ -72,10 +22,9 @@ class StageDraws(NamedTuple):
 
     Attributes
     ----------
-    omega : (S, K); sigma_omega, sigma_eps : (S,)
-    sigma_delta, log_ell, xi : (S,) or None
-        ``xi`` completes delta off the training rows, one number a draw.
-    v : (S, m) or None
+    terms : dict of TermDraws
+        Draws of each term of the mean, by its name.
+    sigma_eps : (S,)
     position : (chain, draw, dim)
         What the sampler moved.
     statistics : dict of (chain, draw)
@@ -83,136 +32,108 @@ class StageDraws(NamedTuple):
         Draws of h; None is G = I.
     """
 
-    omega: Array
-    sigma_omega: Array
+    terms: dict[str, TermDraws]
     sigma_eps: Array
-    sigma_delta: Array | None
-    log_ell: Array | None
-    v: Array | None
-    xi: Array | None
     position: Array
     statistics: dict[str, Array]
     calibration: CalibrationDraws | None = None
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """Chains and draws."""
-        return self.position.shape[:2]
+    def omega(self) -> Array:
+        """Weights of the experts: (S, K)."""
+        return self.terms["weights"].coefficients
 
-    def quantities(self, expert_names: list[str]) -> dict[str, Array]:
-        """Weights and hyperparameters by name, (chain, draw) each: what diagnostics look at."""
-        named = {f"weights[{n}]": w for n, w in zip(expert_names, self.omega.T, strict=True)}
-        named |= {"weight_scale": self.sigma_omega, "noise_scale": self.sigma_eps}
-        if self.sigma_delta is not None and self.log_ell is not None:
-            named |= {"residual_scale": self.sigma_delta, "length_scale": np.exp(self.log_ell)}
-        if self.calibration is not None:
-            if np.ptp(self.calibration.sigma_G) > 0:  # one construction holds it fixed
-                named["calibration_scale"] = self.calibration.sigma_G
-            named |= {
-                "calibration_length_scale_t": np.exp(self.calibration.log_ell_t),
-                "calibration_length_scale_x": np.exp(self.calibration.log_ell_x),
-            }
-        return {name: self.by_chain(values) for name, values in named.items()}
+    @property
+    def size(self) -> int:
+        """Number of draws S."""
+        return len(self.sigma_eps)
 
     def by_chain(self, values: Array) -> Array:
         """Reshape (S, ...) to (chain, draw, ...)."""
-        return values.reshape(*self.shape, *values.shape[1:])
-
-
-ALIKE = 1e-4
-"""Combinations of the experts that are smaller than this part of the largest are not weighted."""
-
-WEIGHED_ROWS = 1000
-"""Rows at the most that the best weights are worked out from."""
-
-PREDICTIVE_DRAWS = 1000
-"""Draws that answers are averaged over, evenly spaced among all; neighbours add little."""
+        return values.reshape(*self.position.shape[:2], *values.shape[1:])
 
 
 class Stage(NamedTuple):
-    """Draws of one stage with the features they belong to: the posterior of F(y | x) anywhere.
+    """Draws of one stage with what they belong to: the posterior of F(y | x) anywhere.
 
     Attributes
     ----------
     draws : StageDraws
-    residual : Residual or None
+    terms : list of Term
+        The mean is their sum.
     features : CalibrationFeatures or None
+        Features of h; None is G = I.
     """
 
     draws: StageDraws
-    residual: Residual | None = None
+    terms: Sequence[Term]
     features: CalibrationFeatures | None = None
+
+    @property
+    def residual(self) -> Any:
+        """The residual process, or None where the stage has none."""
+        return moving(self.terms)
+
+    @property
+    def row_elements(self) -> int:
+        """Numbers that one draw takes at one row; chunks of rows are made by it."""
+        return 1 if self.features is None else ROW_ELEMENTS
+
+    def mu(self, rows: Rows) -> Array:
+        """Draws of mu at N rows: (S, N)."""
+        return np.sum([self.value(term.name, rows) for term in self.terms], axis=0)
+
+    def value(self, name: str, rows: Rows) -> Array:
+        """Draws of one term of mu at N rows: (S, N); zeros where the stage does not have it."""
+        for term in self.terms:
+            if term.name == name:
+                return term.values(self.draws.terms[name], rows)
+        return np.zeros((self.draws.size, len(rows.f)))
 
     def thinned(self, limit: int = PREDICTIVE_DRAWS) -> "Stage":
         """The stage with at most `limit` draws, ready to be asked at many rows."""
-        S = len(self.draws.omega)
+        S = self.draws.size
         kept = np.linspace(0, S - 1, min(S, limit)).round().astype(int)
         fields = self.draws._asdict()
         shared = {k: fields.pop(k) for k in ("position", "statistics")}
         draws = StageDraws(**jax.tree.map(lambda a: a[kept], fields), **shared)
-        residual, features = self.residual, self.features
-        if residual is not None and draws.log_ell is not None:
-            residual = residual.within(draws.log_ell)
+        terms = [_within(term, draws.terms[term.name].log_ell) for term in self.terms]
+        features = self.features
         if features is not None and draws.calibration is not None:
             features = features.within(draws.calibration.log_ell_x)
             draws = draws._replace(calibration=draws.calibration.prepared(features))
-        return Stage(draws, residual, features)
+        return Stage(draws, terms, features)
 
     def as_sampled(self) -> "Stage":
         """The stage as its likelihood saw it at the training rows: nothing is completed."""
         draws, calibration = self.draws, self.draws.calibration
-        if draws.xi is not None:
-            draws = draws._replace(xi=np.zeros_like(draws.xi))
+        terms = {name: _not_completed(term) for name, term in draws.terms.items()}
         if calibration is not None:
-            calibration = calibration._replace(xi=np.zeros_like(calibration.xi))
-        return self._replace(draws=draws._replace(calibration=calibration))
+            calibration = _not_completed(calibration)
+        return self._replace(draws=draws._replace(terms=terms, calibration=calibration))
 
-    @property
-    def row_elements(self) -> int:
-        """Numbers that a draw at a row takes: what chunks of rows are made by."""
-        return 1 if self.features is None else ROW_ELEMENTS
+    def named(self, expert_names: Sequence[str]) -> dict[str, Named]:
+        """Weights and hyperparameters by the names that users know, S values each."""
+        draws, calibration = self.draws, self.draws.calibration
+        first, *others = [t.named(draws.terms[t.name], expert_names) for t in self.terms]
+        named = first | {"noise_scale": Named(draws.sigma_eps, in_units_of_y=True)}
+        for quantities in others:
+            named |= quantities
+        return named if calibration is None else named | calibration.named()
 
-    def delta(self, rows: Rows) -> Array:
-        """Draws of delta at N rows, completed with the variance the features leave out: (S, N)."""
-        draws = self.draws
-        if self.residual is None:
-            return np.zeros((len(draws.omega), len(rows.f)))
-        assert draws.v is not None and draws.xi is not None
-        assert draws.sigma_delta is not None and draws.log_ell is not None
-        grid = self.residual.grid
-        table, raw = self.residual.tabulate(rows)
-        explained = process_draws(table, grid, draws.log_ell, draws.v)
-        missing = np.sqrt(missing_variance(raw, grid, draws.log_ell))
-        return draws.sigma_delta[:, None] * (explained + missing * draws.xi[:, None])
+    def quantities(self, expert_names: Sequence[str]) -> dict[str, Array]:
+        """Draws of weights and hyperparameters that move, by name: (chain, draw) each."""
+        named = {name: one.values for name, one in self.named(expert_names).items()}
+        held = self.draws.calibration is not None and np.ptp(named["calibration_scale"]) == 0
+        if held:  # one construction of G holds its amplitude
+            del named["calibration_scale"]
+        return {name: self.draws.by_chain(values) for name, values in named.items()}
 
-    def mu(self, rows: Rows) -> Array:
-        """Draws of mu at N rows: (S, N)."""
-        return self.draws.omega @ rows.f.T + self.delta(rows)
 
-    def best_weights(self, rows: Rows) -> Array:
-        """Weights that come nearest to E[y|x] at these rows in every draw: (S, K).
+def _within(term: Term, log_ell: Array | None) -> Term:
+    return term if log_ell is None else term.within(log_ell)
 
-        By least squares: what delta, G and the experts can all express is given to the experts. Of
-        many rows some, evenly spaced, are used.
-        """
-        kept = np.linspace(0, len(rows.f) - 1, min(len(rows.f), WEIGHED_ROWS)).round().astype(int)
-        rows = rows.part(kept)
-        parts = chunks(len(kept), self.row_elements * len(self.draws.omega))
-        means = [self.conditional(rows.part(part)).moments()[0] for part in parts]
-        return np.concatenate(means, axis=1) @ np.linalg.pinv(rows.f, rcond=ALIKE).T
 
-    def conditional(self, rows: Rows) -> ConditionalDraws:
-        """The posterior of F(y | x) at N rows (Eq. 4)."""
-        ratio = None
-        with single_blas_thread():
-            if self.features is not None and self.draws.calibration is not None:
-                ratio = self.draws.calibration.ratio(self.features, rows.x)
-            return ConditionalDraws(self.mu(rows), self.draws.sigma_eps, ratio)
-
-    def log_likelihood(self, rows: Rows, y: Array) -> Array:
-        """Pointwise log likelihood in the model's units: (S, n)."""
-        parts = []
-        for part in chunks(len(y), self.row_elements * len(self.draws.omega)):
-            conditional = self.conditional(rows.part(part))
-            parts.append(conditional.log_pdf_draws(y[part], np.arange(len(y[part]))))
-        return np.concatenate(parts, axis=1)
+def _not_completed(draws: Any) -> Any:
+    """Draws whose completing numbers are 0."""
+    return draws if draws.xi is None else draws._replace(xi=np.zeros_like(draws.xi))

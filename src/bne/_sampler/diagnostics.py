@@ -1,6 +1,7 @@
 """Is the posterior sampled well enough? R-hat, effective sample sizes, divergences, E-BFMI."""
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -35,13 +36,15 @@ def summarise(quantities: dict[str, Array]) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").astype(float)
 
 
-def health(draws: list[Any], names: list[str]) -> tuple[pd.DataFrame, dict[str, Array]]:
+def health(
+    quantities: Sequence[dict[str, Array]], statistics: Sequence[dict[str, Array]]
+) -> tuple[pd.DataFrame, dict[str, Array]]:
     """Diagnostics of every shard, one below the other, and the sampler's statistics, joined."""
-    tables = [summarise(d.quantities(names)) for d in draws]
+    tables = [summarise(named) for named in quantities]
     if len(tables) > 1:
         tables = [t.rename(index=lambda n, i=i: f"shard {i}: {n}") for i, t in enumerate(tables)]
-    statistics = {k: np.concatenate([d.statistics[k] for d in draws]) for k in draws[0].statistics}
-    return pd.concat(tables), statistics
+    joined = {k: np.concatenate([one[k] for one in statistics]) for k in statistics[0]}
+    return pd.concat(tables), joined
 
 
 def warn_if_unhealthy(stage: str, table: pd.DataFrame, statistics: dict[str, Array]) -> None:

@@ -82,27 +82,27 @@ class OnDevice:
         return jax.tree.map(np.asarray, self.tree)
 
     def __setstate__(self, tree: Any) -> None:
-        """Arrays that JAX would narrow here, where nobody has allowed it 64 bits."""
+        """Keep numpy arrays: JAX would narrow them, where nobody has allowed it 64 bits."""
         self.tree = tree
 
 
 class Here:
-    """A function that tells this process something; in another one it does nothing."""
+    """A progress function that is called in this process and does nothing in another one."""
 
     def __init__(self, function: Callable[[int], object]) -> None:
         self._function = function
 
     def __call__(self, n: int) -> None:
-        """Tell."""
+        """Report that n more iterations are done."""
         self._function(n)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A progress bar cannot leave its process."""
-        return Here, (_untold,)
+        """Leave the progress bar behind: it cannot go to another process."""
+        return Here, (_no_report,)
 
 
-def _untold(n: int) -> None:
-    """Nobody is there to hear."""
+def _no_report(n: int) -> None:
+    """Do nothing: progress is not reported from worker processes."""
 
 
 class SamplerSettings(NamedTuple):
@@ -115,15 +115,31 @@ class SamplerSettings(NamedTuple):
     n_jobs: int | None
 
 
+class Run(NamedTuple):
+    """How a density is sampled, and what is told on the way.
+
+    Attributes
+    ----------
+    settings : SamplerSettings
+    seed : int
+    progress : function
+        Called with the number of iterations just done, from any thread.
+    checkpoint : Checkpoint
+        Where chains leave their draws, and go on from.
+    """
+
+    settings: SamplerSettings
+    seed: int = 0
+    progress: Callable[[int], object] = _no_report
+    checkpoint: Checkpoint = NO_CHECKPOINT
+
+
 def sample(
     log_density: LogDensity,
     data: Any,
     starts: Array,
     scale: Array,
-    settings: SamplerSettings,
-    seed: int,
-    progress: Callable[[int], object] = lambda n: None,
-    checkpoint: Checkpoint = NO_CHECKPOINT,
+    run: Run,
     reach: Reach = FULL,
 ) -> Draws:
     """Run one chain from each row of `starts`.
@@ -134,10 +150,7 @@ def sample(
         A module-level function: its identity is the key of the compiled program.
     scale : (dim,)
         Rough scale of every coordinate, to begin with.
-    progress : function
-        Called with the number of iterations just done, from any thread.
-    checkpoint : Checkpoint
-        Where chains leave their draws, and go on from.
+    run : Run
     reach : Reach
         Of trajectories, once the coordinates are no longer guesses.
 
@@ -146,23 +159,24 @@ def sample(
     Every chain has its own key, so that the numbers do not depend on `n_jobs`. Chains run in
     threads: the compiled program releases the interpreter's lock, and is compiled once.
     """
+    warmup, draws = run.settings.warmup, run.settings.draws
     coordinates = scales_only(scale, min(DIRECTIONS, len(scale)))
-    lengths = [int(share * settings.warmup) for share in ROUNDS]
-    run = partial(_run_chains, log_density, data, settings, Here(progress))
+    lengths = [int(share * warmup) for share in ROUNDS]
+    chains = partial(_run_chains, log_density, data, run)
     for i, length in enumerate(lengths):
         if length == 0:
             continue
-        part = checkpoint.part(f"round{i}")
-        z = run(reach if i else FIRST, coordinates, starts, length, 0, (seed, i), part)
+        span = Round(f"round{i}", (run.seed, i), length, 0, reach if i else FIRST)
+        z = chains(coordinates, starts, span)
         settled = slice(length // 2, None)
         q, g = coordinates(z.position), coordinates.pull_back(z.gradient)
         starts = q[:, -1]
         q, g = (_flat(a[:, settled]) for a in (q, g))
         if len(q) > 1:
             coordinates = fisher_map(q, g, coordinates)
-    adapting = settings.warmup - sum(lengths)
-    last = (seed, len(ROUNDS)), checkpoint.part("draws")
-    z = run(reach, coordinates, starts, adapting, settings.draws, *last)
+    adapting = warmup - sum(lengths)
+    last = Round("draws", (run.seed, len(ROUNDS)), adapting, draws, reach)
+    z = chains(coordinates, starts, last)
     z = jax.tree.map(lambda a: a[:, adapting:], z)
     return Draws(coordinates(z.position), coordinates.pull_back(z.gradient), z.statistics)
 
@@ -171,29 +185,32 @@ def _flat(a: Array) -> Array:
     return a.reshape(-1, a.shape[-1])
 
 
+class Round(NamedTuple):
+    """A part of the run in coordinates that stay: `adapting` iterations, then `draws`."""
+
+    name: str
+    entropy: tuple[int, ...]
+    adapting: int
+    draws: int
+    reach: Reach
+
+
 def _run_chains(
-    log_density: LogDensity,
-    data: Any,
-    settings: SamplerSettings,
-    progress: Callable[[int], object],
-    reach: Reach,
-    coordinates: LowRank,
-    starts: Array,
-    adapting: int,
-    draws: int,
-    entropy: tuple[int, ...],
-    checkpoint: Checkpoint,
+    log_density: LogDensity, data: Any, run: Run, coordinates: LowRank, starts: Array, span: Round
 ) -> Draws:
-    """All chains in the given coordinates: `adapting` iterations, then `draws`."""
-    seeds = np.random.SeedSequence(entropy).generate_state(len(starts))
+    """All chains of a round in the given coordinates."""
+    seeds = np.random.SeedSequence(span.entropy).generate_state(len(starts))
     with jax.enable_x64(True):
         data = OnDevice((data, coordinates))
-    chain = partial(_run_chain, log_density, data, settings.target_acceptance, reach)
+    acceptance = run.settings.target_acceptance
+    chain = partial(_run_chain, log_density, data, acceptance, progress=Here(run.progress))
     z = coordinates.inverse(starts)
-    logs = [checkpoint.chain(f"chain{i}") for i in range(len(z))]
-    chain(z[0], 0, 0, 0, progress, ChainLog(None))  # compile once, before there are threads
-    results = Parallel(n_jobs=settings.n_jobs, prefer="threads")(
-        delayed(chain)(start, int(s), adapting, draws, progress, log)
+    folder = run.checkpoint.part(span.name)
+    logs = [folder.chain(f"chain{i}") for i in range(len(z))]
+    compiling = span._replace(adapting=0, draws=0)
+    chain(compiling, z[0], 0, ChainLog(None))  # compile once, before there are threads
+    results = Parallel(n_jobs=run.settings.n_jobs, prefer="threads")(
+        delayed(chain)(span, start, int(s), log)
         for start, s, log in zip(z, seeds, logs, strict=True)
     )
     return jax.tree.map(lambda *a: np.stack(a), *results)
@@ -203,16 +220,14 @@ def _run_chain(
     log_density: LogDensity,
     on_device: OnDevice,
     target_acceptance: float,
-    reach: Reach,
+    span: Round,
     start: Array,
     seed: int,
-    adapting: int,
-    draws: int,
-    progress: Callable[[int], object],
     log: ChainLog,
+    progress: Callable[[int], object],
 ) -> Draws:
     """One chain, whose step size adapts at first; it goes on where its log ends."""
-    total = adapting + draws
+    total = span.adapting + span.draws
     with jax.enable_x64(True):
         data = jax.tree.map(jnp.asarray, on_device.tree)
         begin = jax.random.key_data(jax.random.key(seed)), *_unstarted(jnp.asarray(start))
@@ -223,8 +238,8 @@ def _run_chain(
         while first < total:
             began = time.monotonic()
             used = min(length, total - first)
-            span = np.array([first, first + used, adapting])
-            *state, out = _block(log_density, span, *state, target_acceptance, reach, data)
+            ends = np.array([first, first + used, span.adapting])
+            *state, out = _block(log_density, ends, *state, target_acceptance, span.reach, data)
             blocks.append(jax.tree.map(lambda a, used=used: np.asarray(a)[:used], out))
             log.add(blocks[-1], state, last=first + used == total)
             progress(used - (first == START))

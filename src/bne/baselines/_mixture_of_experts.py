@@ -17,16 +17,11 @@ from bne._base.priors import (
     length_scale_grid,
 )
 from bne._base.typing import Array
-from bne._fitting.full_density import interpolate
-from bne._process.kernels import (
-    N_NODES,
-    choose_points,
-    make_feature_map,
-    process_draws,
-    resolve_kernel,
-    spacing_and_range,
-)
-from bne._sampler.hmc import SamplerSettings, sample
+from bne._process.features import make_feature_map, process_draws
+from bne._process.interpolation import N_NODES, interpolate
+from bne._process.kernels import resolve_kernel
+from bne._process.points import choose_points, spacing_and_range
+from bne._sampler.hmc import Run, SamplerSettings, sample
 from bne.baselines._laws import Mixture
 
 POINTS = 32
@@ -80,7 +75,7 @@ def log_density(position: Any, data: GateData) -> Any:
     Every ``g_k`` is a Gaussian process. All scales have half-Normal priors.
     """
     log_sigma, log_amplitude, log_ell, v = unpack(position, data.f.shape[1])
-    A = interpolate(data.A, log_ell, data.grid)
+    A = interpolate(data.A, log_ell, data.grid, jnp)
     log_gate = jax.nn.log_softmax(jnp.exp(log_amplitude) * (A @ v), axis=1)
     t = (data.y[:, None] - data.f) / jnp.exp(log_sigma)[None, :]
     log_parts = log_gate - 0.5 * t**2 - log_sigma[None, :]
@@ -135,7 +130,7 @@ class MixtureOfExperts(BaseEstimator):
         starts = 0.1 * rng.normal(size=(self.chains, size))
         starts[:, f.shape[1] + 1] += np.log(ell.quantile(0.5))
         settings = SamplerSettings(self.chains, self.warmup, self.draws, 0.9, self.n_jobs)
-        drawn = sample(log_density, data, starts, np.ones(size), settings, self.random_state)
+        drawn = sample(log_density, data, starts, np.ones(size), Run(settings, self.random_state))
         self.draws_: Array = drawn.position
         return self
 

@@ -15,8 +15,8 @@ from sklearn.model_selection import KFold
 from tqdm import tqdm
 
 from bne import BNERegressor, io
-from bne._answers.table import answers as all_answers
 from bne._base.typing import Array
+from bne._regressor.wide_table import wide_table
 from bne._stage_names import SHORT_NAMES
 from bne.cli import files
 from bne.datasets import make_wave_1d
@@ -175,7 +175,7 @@ def predict(
     names = [str(n) for n in fitted.feature_names_in_]
     X = columns_of(table.rows, names, grid, gaps=table.grid is not None)
     with tqdm(total=len(X), desc="Predicting", unit="row", disable=quiet) as bar:
-        answers = all_answers(fitted, X, quantiles=levels, n_jobs=jobs, progress=bar.update)
+        answers = wide_table(fitted, X, quantiles=levels, n_jobs=jobs, progress=bar.update)
     # places where a model has no prediction, such as oceans, get missing answers
     answers = answers.reindex(table.rows.index)
     places = [c for c in table.rows.columns if c not in answers]

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from bne._answers.columns import quantile_name
+
 
 class Places(NamedTuple):
     """Rows to show.
@@ -31,7 +33,7 @@ class Places(NamedTuple):
     @property
     def interval(self) -> tuple[pd.Series, pd.Series]:
         """Lower and upper ends of the 90% interval."""
-        return self.answers["q05"], self.answers["q95"]
+        return self.answers[quantile_name(0.05)], self.answers[quantile_name(0.95)]
 
     @property
     def prob_too_low(self) -> pd.Series:

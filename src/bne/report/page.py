@@ -13,8 +13,8 @@ import pandas as pd
 from plotly.offline import get_plotlyjs
 
 from bne import BNERegressor, __version__
-from bne._answers import table as _table
 from bne._base.typing import Array
+from bne._regressor.wide_table import wide_table
 from bne.io import atomic
 from bne.report import figures as _report_figures
 from bne.report._places import Places
@@ -78,7 +78,7 @@ def write_report(
     observed, y = training_frame(model)
     shown = observed if X is None else X
     inputs = [str(model.feature_names_in_[i]) for i in model.columns_.inputs]
-    places = Places(shown[inputs], _table.answers(model, shown, progress=progress))
+    places = Places(shown[inputs], wide_table(model, shown, progress=progress))
     page = (
         _environment()
         .get_template("report.html")

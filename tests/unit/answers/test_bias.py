@@ -8,12 +8,14 @@ from scipy.special import ndtr, ndtri
 
 from bne import BNERegressor, SamplingWarning
 from bne._answers import bias as _bias
+from bne._answers.best_weights import best_weights
 from bne._answers.bias import BiasSummary, summarise
 from bne._answers.reports import BiasReport
 from bne._answers.weights import warn_if_collinear, weights_table
-from bne._calibration.construction import quadrature
+from bne._calibration.base_law import quadrature
 from bne._calibration.logistic import Logistic
 from bne._calibration.ratio import make_ratio
+from bne._law.conditional import conditional_draws
 from conftest import shifted
 
 PLACES = np.array([-4.0, -1.0, 0.0, 4.0])
@@ -23,7 +25,7 @@ PLACES = np.array([-4.0, -1.0, 0.0, 4.0])
 def draws(wave_model, wave):
     rows = wave_model._rows(wave.features(PLACES))
     stage = wave_model._stage("full").thinned()
-    return stage, rows, stage.conditional(rows)
+    return stage, rows, conditional_draws(stage, rows)
 
 
 def test_mean_by_three_routes(draws):
@@ -66,7 +68,9 @@ def test_statistics_by_sampling(draws):
 def test_the_reference_is_the_rows_typical_noise(wave_model):
     """By another route: moments of the law at every training row."""
     stage = wave_model._stage("full").thinned(50)
-    variance = stage.as_sampled().conditional(wave_model.posterior_.rows).ratio.moments.variance
+    variance = conditional_draws(
+        stage.as_sampled(), wave_model.posterior_.rows
+    ).ratio.moments.variance
     typical = np.exp(0.5 * np.mean(np.log(variance), axis=1))
     np.testing.assert_allclose(stage.draws.calibration.stretch, typical, rtol=1e-4)
     D = _bias.bias_draws(stage, wave_model.posterior_.rows, None, "variance", 1.0).G
@@ -76,7 +80,7 @@ def test_the_reference_is_the_rows_typical_noise(wave_model):
 def test_total_is_the_distance_from_the_best_weights(wave_model, wave):
     """By another route: at the training rows what is left over has no part of the experts."""
     stage, train = wave_model._stage("full").thinned(), wave_model.posterior_.rows
-    best = stage.best_weights(train)
+    best = best_weights(stage, train)
     D = _bias.bias_draws(stage, train, best, "mean", 1.0)
     np.testing.assert_allclose(D.total @ train.f, 0, atol=1e-9)
     weighted = (stage.draws.omega - best) @ train.f.T
@@ -128,7 +132,7 @@ def test_a_shared_bias_does_not_hide_in_the_weights():
 def test_orthogonalised_the_weights_are_the_best_already():
     model, _ = fit_with_bump(2.0, orthogonalize=True)
     stage = model._stage("additive").thinned(100).as_sampled()
-    best = stage.best_weights(model.posterior_.rows)
+    best = best_weights(stage, model.posterior_.rows)
     np.testing.assert_allclose(best, stage.draws.omega, atol=1e-8)
 
 

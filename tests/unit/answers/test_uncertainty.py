@@ -9,10 +9,11 @@ import pytest
 from scipy import integrate, stats
 
 from bne import BNERegressor
-from bne._answers import table as _table
-from bne._answers import uncertainty as _uncertainty
+from bne._answers import closed_form, uncertainty
 from bne._answers.uncertainty import PARTS
 from bne._base.divergence import divergences, equispaced
+from bne._law.conditional import conditional_draws
+from bne._regressor.wide_table import wide_table
 from conftest import EXPERTS, shifted
 
 PLACES = np.array([-60.0, -6.0, -4.0, -1.5, 0.0, 2.5, 4.0, 7.0])
@@ -74,7 +75,7 @@ def test_closed_moments_equal_those_of_the_draws(additive_model, wave):
     """Means and variances of mu given the hyperparameters, beside sampled omega and delta."""
     stage, posterior = additive_model._stage("additive"), additive_model.posterior_
     rows = additive_model._rows(wave.features(PLACES))
-    moments = _uncertainty.closed_form(stage, posterior.rows, posterior.y).moments(rows)
+    moments = closed_form.closed_form(stage, posterior.rows, posterior.y).moments(rows)
     mu = stage.mu(rows)
     total = np.mean(moments.v2, axis=0) + np.var(moments.mean, axis=0)
     np.testing.assert_allclose(np.mean(moments.mean, axis=0), mu.mean(axis=0), atol=0.12)
@@ -103,23 +104,23 @@ def test_forms_averaged_before_rows_are_seen_equal_the_average(stage, orthogonal
         grid = gaussian.residual.grid
         spread = np.random.default_rng(shifted(0)).uniform(grid[0] - 0.3, grid[-1] + 0.3, size=30)
         gaussian = gaussian._replace(draws=gaussian.draws._replace(log_ell=spread))
-    closed = _uncertainty.closed_form(gaussian, posterior.rows, posterior.y)
+    closed = closed_form.closed_form(gaussian, posterior.rows, posterior.y)
     each, average = closed.moments(rows), closed.averaged().moments(rows)
     np.testing.assert_allclose(average.mean, each.mean, rtol=1e-9, atol=1e-12)
     for name in ("v1", "v2"):
         expected = np.mean(getattr(each, name), axis=0, keepdims=True)
         np.testing.assert_allclose(getattr(average, name), expected, rtol=1e-9)
     np.testing.assert_allclose(average.sigma_eps**2, np.mean(each.sigma_eps**2, keepdims=True))
-    ours = _uncertainty.mean_variances(None, average, 1.7)
-    theirs = _uncertainty.split(None, each, "variance", 1.7).values
-    for name in _uncertainty.NAMES:
+    ours = uncertainty.mean_variances(None, average, 1.7)
+    theirs = uncertainty.split(None, each, "variance", 1.7).values
+    for name in uncertainty.NAMES:
         np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-9, atol=1e-12)
 
 
 def test_gaussian_entropy_parts_equal_the_formulas(additive_model, wave):
     stage, posterior = additive_model._stage("additive"), additive_model.posterior_
     rows = additive_model._rows(wave.features(PLACES))
-    m = _uncertainty.closed_form(stage, posterior.rows, posterior.y).moments(rows)
+    m = closed_form.closed_form(stage, posterior.rows, posterior.y).moments(rows)
     parts = additive_model.decompose(wave.features(PLACES))
     noise = m.sigma_eps[:, None] ** 2
     np.testing.assert_allclose(parts.parametric, np.mean(0.5 * np.log(1 + m.v1 / noise), axis=0))
@@ -168,7 +169,7 @@ def test_full_entropies_equal_brute_force(wave_model, wave):
     x = np.array([-4.0, 1.0])
     stage = wave_model._stage("full").thinned()
     rows = wave_model._rows(wave.features(x))
-    draws = stage.conditional(rows)
+    draws = conditional_draws(stage, rows)
     H = draws.entropy()
     for s in (3, 400):
         for row in (0, 1):
@@ -203,7 +204,7 @@ def test_structural_delta_rises_to_its_prior_level(additive_model, wave):
     X[["rbf_short", "rbf_long", "periodic"]] = additive_model.scaling_.y_center
     parts = additive_model.decompose(X, measure="variance")
     assert np.all(np.diff(parts.structural_delta) >= 0)
-    sigma_delta = additive_model._stage("additive").draws.sigma_delta
+    sigma_delta = additive_model._stage("additive").draws.terms["residual"].scale
     prior = np.mean(sigma_delta**2) * additive_model.scaling_.y_scale**2
     error = 6 * parts.errors["structural_delta"][-1]
     assert abs(parts.structural_delta[-1] - prior) < error
@@ -228,7 +229,7 @@ def test_stages_differ_in_what_they_do_not_know(wave_model, wave):
 def test_the_table_of_answers_has_what_each_method_says(name, request, wave):
     """Two ways: the table averages variances over the draws before it sees a row."""
     model, X = request.getfixturevalue(name), wave.features(PLACES)
-    table = _table.answers(model, X)
+    table = wide_table(model, X)
     parts = model.decompose(X, measure="variance").to_frame()
     for part in parts:
         np.testing.assert_allclose(table[f"variance_{part}"], parts[part], rtol=1e-7, atol=1e-11)

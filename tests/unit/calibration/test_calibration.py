@@ -11,8 +11,7 @@ from scipy import integrate, optimize, special, stats
 from bne._base.divergence import divergences, equispaced
 from bne._calibration import cgp as _cgp
 from bne._calibration import logistic as _logistic
-from bne._calibration.cgp import ConstrainedGP
-from bne._calibration.construction import (
+from bne._calibration.base_law import (
     HALF_WIDTH,
     NODE_SPACING,
     TAIL_MOMENTS,
@@ -22,11 +21,12 @@ from bne._calibration.construction import (
     tail_mass,
     tail_pdf,
 )
+from bne._calibration.cgp import ConstrainedGP
 from bne._calibration.construction import cosines as cosines_of
 from bne._calibration.logistic import Logistic
 from bne._calibration.ratio import Ratio, make_ratio
 from bne._fitting import full_density as _model
-from bne._process.kernels import interpolate
+from bne._process.interpolation import interpolate
 from conftest import base_pdf, rule_error, sharpness, shifted
 
 LOGISTIC = Logistic()

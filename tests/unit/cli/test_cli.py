@@ -13,6 +13,8 @@ import pandas as pd
 import pytest
 import xarray as xr
 
+from bne._regressor.wide_table import wide_table
+
 pytest.importorskip("typer")
 
 from typer.testing import CliRunner
@@ -124,17 +126,17 @@ def test_predictions_equal_the_python_interface(folder):
 def test_chunks_change_nothing(folder, monkeypatch):
     model = bne.load(folder / "model.bne")
     X = pd.read_csv(folder / "data.csv")[list(model.feature_names_in_)]
-    whole = _table.answers(model, X)
+    whole = wide_table(model, X)
     monkeypatch.setattr(_table, "CHUNK", 7)
-    pd.testing.assert_frame_equal(_table.answers(model, X), whole, rtol=1e-10)
+    pd.testing.assert_frame_equal(wide_table(model, X), whole, rtol=1e-10)
 
 
 def test_workers_change_nothing(folder, monkeypatch):
     model = bne.load(folder / "model.bne")
     X = pd.read_csv(folder / "data.csv")[list(model.feature_names_in_)]
-    whole, seen = _table.answers(model, X), []
+    whole, seen = wide_table(model, X), []
     monkeypatch.setattr(_table, "TASK", 13)
-    shared = _table.answers(model, X, n_jobs=2, progress=seen.append)
+    shared = wide_table(model, X, n_jobs=2, progress=seen.append)
     pd.testing.assert_frame_equal(shared, whole, rtol=1e-10)
     assert sum(seen) == len(X) and len(seen) > 1
 

@@ -7,17 +7,19 @@ import pytest
 
 from bne import BNERegressor, SamplingWarning
 from bne._base.priors import InverseGamma, Priors, length_scale_grid
+from bne._calibration.features import make_calibration
 from bne._calibration.logistic import Logistic
 from bne._data import places as _places
-from bne._draws.stage import Rows, places_of
-from bne._fitting import full_density as _model
-from bne._fitting import full_stage as _joint
-from bne._fitting import posterior as _posterior
-from bne._mean import axes as _axes
-from bne._mean import gaussian as _gaussian
+from bne._data.rows import Rows
+from bne._fitting import axes, collapsed, full_data, full_density, full_stage
+from bne._fitting.design import Choices, enough_points, make_design
+from bne._fitting.training import Training
+from bne._mean import gaussian
 from bne._mean.gaussian import Hyperparameters
-from bne._process import kernels as _kernels
-from bne._process.kernels import make_feature_map, resolve_kernel
+from bne._mean.residual import places_of
+from bne._process import points
+from bne._process.features import make_feature_map
+from bne._process.kernels import resolve_kernel
 from conftest import shifted
 
 PRIORS = Priors(InverseGamma(3.0, 2.0))
@@ -91,12 +93,12 @@ def test_gaussian_tables_are_those_of_the_rows(stations, tables):
     table, places, at_places = tables
     h = Hyperparameters(-0.3, -0.5, -0.7, 0.2)
     with jax.enable_x64(True):
-        ours = _gaussian.spectral_table(F, y, at_places, GRID, 16, places)
-        theirs = _gaussian.spectral_table(F, y, table, GRID, 16)
-        values = [float(_gaussian.log_marginal(h, t)) for t in (ours, theirs)]
+        ours = collapsed.spectral_table(F, y, at_places, GRID, 16, places)
+        theirs = collapsed.spectral_table(F, y, table, GRID, 16)
+        values = [float(collapsed.log_marginal(h, t)) for t in (ours, theirs)]
     np.testing.assert_allclose(*values, rtol=1e-11)
-    ours = _gaussian.gram_table(F, y, at_places, GRID, places).at(0.2)
-    theirs = _gaussian.gram_table(F, y, table, GRID).at(0.2)
+    ours = gaussian.gram_table(F, y, at_places, GRID, places).at(0.2)
+    theirs = gaussian.gram_table(F, y, table, GRID).at(0.2)
     for a, b in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-12)
 
@@ -106,15 +108,15 @@ def test_products_clear_of_the_experts_are_those_of_the_rows(stations, tables, s
     _, F, _ = stations
     table, places, at_places = tables
     weights = np.random.default_rng(shifted(2)).uniform(0.2, 3.0, size=len(F))
-    E = _axes.expert_axes(F, weights)[0]
+    E = axes.expert_axes(F, weights)[0]
     root = np.sqrt(weights)[:, None]
     dense = root * table - share * (root * E) @ ((weights[:, None] * E).T @ table)
-    ours = _axes.without_experts(at_places, E, weights, places, share)
+    ours = axes.without_experts(at_places, E, weights, places, share)
     assert ours.shape[1] == 9
     for j, k in ((0, 0), (4, 4), (4, 5)):
         np.testing.assert_allclose(ours[j].T @ ours[k], dense[j].T @ dense[k], atol=1e-11)
     every = _places.every_row(len(F))
-    plain = _axes.without_experts(table, E, weights, every, share)
+    plain = axes.without_experts(table, E, weights, every, share)
     np.testing.assert_allclose(plain, dense, atol=1e-12)
 
 
@@ -123,23 +125,20 @@ def densities(stations, tables):
     """The joint density and its gradient, at the rows and at the places."""
     x, F, y = stations
     table, places, at_places = tables
-    features = _joint.make_calibration(Logistic(), x, np.ones(2), 0, has_residual=True)
+    features = make_calibration(Logistic(), x, np.ones(2), 0, has_residual=True)
     weights = np.random.default_rng(shifted(3)).uniform(0.5, 2.0, size=len(y))
-    given = {"F": F, "y": y, "grid": GRID, "features": features, "priors": PRIORS}
-    given |= {"weights": weights, "power": 3.0}
-    at = x[places.first]
-    by_row = _joint.build_data(table=table, table_G=features.tabulate(x), **given)
-    by_place = _joint.build_data(
-        table=at_places, table_G=features.tabulate(at), places=places, **given
-    )
-    start = _joint.starts(
-        by_row, np.log([0.7, 0.4, 0.4, 1.0]), 1, np.random.default_rng(shifted(1))
-    )[0]
+    rows = Training(y, F, table, GRID, _places.every_row(len(y)), PRIORS, power=3.0)
+    by_row = full_data.build_data(rows, features, features.tabulate(x), weights)
+    rows = rows._replace(table=at_places, places=places)
+    at = features.tabulate(x[places.first])
+    by_place = full_data.build_data(rows, features, at, weights)
+    mode = Hyperparameters(*np.log([0.7, 0.4, 0.4, 1.0]))
+    start = full_stage.starts(by_row, mode, 1, np.random.default_rng(shifted(1)))[0]
 
     def density(data):
         with jax.enable_x64(True):
             data = jax.tree.map(jnp.asarray, data)
-            value, slope = jax.value_and_grad(_model.log_density)(jnp.asarray(start), data)
+            value, slope = jax.value_and_grad(full_density.log_density)(jnp.asarray(start), data)
             return float(value), np.asarray(slope)
 
     return density, by_row, by_place
@@ -168,19 +167,18 @@ def test_the_joint_density_needs_to_know_how_many_rows_are_at_a_place(densities)
     ("rows_a_place", "expected"), [(1.0, 128), (1.5, 192), (20.0, 512), (0.2, 128)]
 )
 def test_where_many_rows_share_a_place_there_are_more_points(rows_a_place, expected):
-    assert _posterior.enough_points(rows_a_place) == expected
+    assert enough_points(rows_a_place) == expected
 
 
 def test_points_are_chosen_for_places_and_for_rows_that_experts_tell_apart(stations):
     rng = np.random.default_rng(shifted(4))
     x = np.repeat(rng.normal(size=(600, 2)), 3, axis=0)
     rows, y = Rows(x, rng.normal(size=(1800, 2))), rng.normal(size=1800)
-    given = {"kernel": resolve_kernel("matern32"), "calibration": None, "per_input": False}
-    given |= {"feature_points": None, "seed": shifted(0)}
 
-    def points(**more):
-        design = _posterior.make_design(rows, y, **given, **more)
-        return len(design.residual.feature_map.points)
+    def points(orthogonalize, partitions=1):
+        choices = Choices(resolve_kernel("matern32"), orthogonalize=orthogonalize)
+        terms = make_design(rows, y, choices, shifted(0), partitions).terms
+        return len(terms[1].feature_map.points)
 
     assert points(orthogonalize=False) == 384
     assert points(orthogonalize=False, partitions=2) == 192
@@ -189,18 +187,18 @@ def test_points_are_chosen_for_places_and_for_rows_that_experts_tell_apart(stati
 
 def test_neighbourhoods_in_parts_are_those_of_all(stations, monkeypatch):
     x, _, y = stations
-    whole = _joint.row_weights(x, y)
-    monkeypatch.setattr(_joint, "COORDINATE_ROWS", 7)
-    np.testing.assert_allclose(_joint.row_weights(x, y), whole, rtol=1e-12)
+    whole = full_data.row_weights(x, y)
+    monkeypatch.setattr(full_data, "COORDINATE_ROWS", 7)
+    np.testing.assert_allclose(full_data.row_weights(x, y), whole, rtol=1e-12)
     assert np.ptp(whole) > 0.1
 
 
 def test_points_of_very_many_rows_are_chosen_among_some(monkeypatch):
     x = np.random.default_rng(shifted(5)).normal(size=(400, 2))
-    monkeypatch.setattr(_kernels, "CANDIDATES", 50)
-    points = _kernels.choose_points(resolve_kernel("matern32"), x, 20, 0)
-    assert points.shape == (20, 2) and len(np.unique(points, axis=0)) == 20
-    assert {tuple(p) for p in points} <= {tuple(p) for p in x}
+    monkeypatch.setattr(points, "CANDIDATES", 50)
+    chosen = points.choose_points(resolve_kernel("matern32"), x, 20, 0)
+    assert chosen.shape == (20, 2) and len(np.unique(chosen, axis=0)) == 20
+    assert {tuple(p) for p in chosen} <= {tuple(p) for p in x}
 
 
 def test_a_fit_at_places_has_the_posterior_of_the_rows(stations, monkeypatch):

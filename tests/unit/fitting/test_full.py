@@ -9,9 +9,10 @@ from scipy import integrate
 from bne import BNERegressor
 from bne._calibration.construction import cosines
 from bne._calibration.logistic import spectral_density
-from bne._draws.stage import Rows
+from bne._data.rows import Rows
 from bne._fitting import full_density as _model
 from bne._fitting import full_stage as _joint
+from bne._law.conditional import conditional_draws
 from bne.datasets import make_wave_1d
 from conftest import EXPERTS, shifted
 
@@ -22,7 +23,7 @@ def distribution(wave_model, wave):
 
 
 def test_one_fit_makes_all_three_stages(wave_model, wave):
-    assert list(wave_model.posterior_.stages) == ["ensemble", "additive", "full"]
+    assert list(wave_model.posterior_.shards[0].stages) == ["ensemble", "additive", "full"]
     means = [
         wave_model.predict_distribution(wave.X[:5], stage=s).mean()
         for s in ("ensemble", "additive", "full")
@@ -68,7 +69,7 @@ def test_far_from_the_data_it_is_the_prior_again(wave_model):
     """delta and h have their priors: E[F] is the prior predictive, close to the Gaussian one."""
     stage = wave_model._stage("full")
     rows = Rows(np.array([[80.0]]), np.zeros((1, 3)))
-    full = stage.conditional(rows)
+    full = conditional_draws(stage, rows)
     mean, variance = full.moments()
     sd = np.sqrt(np.mean(variance) + np.var(mean))
     gaussian = np.sqrt(np.mean(stage.draws.sigma_eps**2) + np.var(full.mu))
@@ -86,7 +87,7 @@ def test_far_off_the_averaged_cdf_equals_an_independent_simulation(wave_model):
     draws, features = stage.draws, stage.features
     rows = Rows(np.array([[-90.0]]), np.zeros((1, 3)))
     y, row = np.linspace(-4, 4, 17), np.zeros(17, dtype=int)
-    conditional = stage.conditional(rows)
+    conditional = conditional_draws(stage, rows)
     ours = conditional.ratio.cdf(conditional.standardise(y, row), row)
     rng = np.random.default_rng(shifted(0))
     t = np.linspace(-9, 9, 3601)
@@ -101,7 +102,7 @@ def test_far_off_the_averaged_cdf_equals_an_independent_simulation(wave_model):
         sigma_G = draws.calibration.sigma_G[s]
         h = sigma_G * psi @ c - 0.5 * sigma_G**2 * np.sum((psi @ covariance) * psi, axis=1)
         cdf = np.cumsum(np.exp(h) * phi)
-        delta = draws.sigma_delta[s] * rng.standard_normal()
+        delta = draws.terms["residual"].scale[s] * rng.standard_normal()
         F[s] = np.interp((y - delta) / draws.sigma_eps[s], t, cdf / cdf[-1])
     gap = np.mean(ours - F, axis=0)
     error = np.hypot(np.std(ours, axis=0), np.std(F, axis=0)) / np.sqrt(len(F))
@@ -116,7 +117,7 @@ def test_no_inputs_at_all():
     model = BNERegressor([("constant", 0)], inputs=[], chains=2, draws=200, random_state=shifted(0))
     with pytest.warns(UserWarning, match="predict the same value"):
         model.fit(X, y)
-    assert list(model.posterior_.stages) == ["ensemble", "full"]
+    assert list(model.posterior_.shards[0].stages) == ["ensemble", "full"]
     skewed, gaussian = (model.predict_distribution(X[:1], stage=s) for s in ("full", "ensemble"))
     assert skewed.logpdf(y[:1]).shape == (1,)
     everywhere = np.repeat(X[:1], 60, axis=0)

@@ -7,12 +7,16 @@ import pytest
 from scipy import integrate, special, stats
 
 from bne._base.priors import InverseGamma, Priors, length_scale_grid
+from bne._calibration import features as _features
 from bne._calibration.cgp import ConstrainedGP
 from bne._calibration.construction import cosines
 from bne._calibration.logistic import Logistic
+from bne._fitting import full_data, full_stage
 from bne._fitting import full_density as _model
-from bne._fitting import full_stage as _joint
-from bne._process.kernels import interpolate, make_feature_map, resolve_kernel
+from bne._mean.gaussian import Hyperparameters
+from bne._process.features import make_feature_map
+from bne._process.interpolation import interpolate
+from bne._process.kernels import resolve_kernel
 from conftest import base_pdf, joint_data, shifted
 
 LOGISTIC = Logistic()
@@ -29,11 +33,11 @@ def make_problem(construction):
     priors = Priors(InverseGamma(3.0, 2.0))
     grid = length_scale_grid(priors.ell, 32)
     table = make_feature_map(resolve_kernel("matern32"), x[:12], grid).tabulate(x)
-    features = _joint.make_calibration(construction, x, np.ones(1), 0, has_residual=True)
-    weights = _joint.row_weights(x, y - F @ [0.7, 0.1])
+    features = _features.make_calibration(construction, x, np.ones(1), 0, has_residual=True)
+    weights = full_data.row_weights(x, y - F @ [0.7, 0.1])
     data = joint_data(x, F, y, table, grid, features, priors, weights)
-    mode = np.log([0.7, 0.4, 0.4, 1.0])
-    return data, _joint.starts(data, mode, 3, rng), (F, y, table, features, x)
+    mode = Hyperparameters(*np.log([0.7, 0.4, 0.4, 1.0]))
+    return data, full_stage.starts(data, mode, 3, rng), (F, y, table, features, x)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +52,7 @@ def any_problem(request):
 
 def test_of_many_rows_few_are_idle():
     sizes = np.geomspace(1025, 1e7, 500).astype(int)
-    padded = _joint.ROW_BUCKETS[np.searchsorted(_joint.ROW_BUCKETS, sizes)]
+    padded = full_data.ROW_BUCKETS[np.searchsorted(full_data.ROW_BUCKETS, sizes)]
     assert np.all(padded >= sizes)
     assert np.all(padded <= 1.05 * sizes)
 

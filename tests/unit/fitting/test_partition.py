@@ -17,18 +17,20 @@ from scipy import stats
 import bne
 from bne import BNERegressor
 from bne._answers import bias as _bias
-from bne._answers import table as _table
 from bne._base.priors import InverseGamma, Priors, length_scale_grid
+from bne._calibration import features as _features
 from bne._calibration.logistic import Logistic
-from bne._draws.stage import Rows
-from bne._fitting import full_density as _model
-from bne._fitting import full_stage as _joint
+from bne._data.rows import Rows
+from bne._fitting import collapsed, full_data, full_density, full_stage
 from bne._fitting import posterior as _posterior
-from bne._fitting import shards as _partition
-from bne._law import distribution as _predictive
-from bne._mean import gaussian as _gaussian
+from bne._fitting.shards import ShardError, deal_rows, pilot_rows, run_tasks
+from bne._law import averaged, conditional
+from bne._mean import gaussian
 from bne._mean.gaussian import Hyperparameters
-from bne._process.kernels import make_feature_map, resolve_kernel
+from bne._process import interpolation as _interpolation
+from bne._process.features import make_feature_map
+from bne._process.kernels import resolve_kernel
+from bne._regressor.wide_table import wide_table
 from bne._sampler.diagnostics import warn_if_unsettled
 from bne.datasets import make_wave_1d
 from conftest import EXPERTS, joint_data, shifted
@@ -54,28 +56,33 @@ def test_tables_of_rows_that_count_three_times(problem):
     thrice = np.repeat(F, 3, axis=0), np.repeat(y, 3), np.repeat(table, 3, axis=1)
     h = Hyperparameters(-0.3, -0.5, -0.7, 0.2)
     with jax.enable_x64(True):
-        ours = _gaussian.spectral_table(F, y, table, grid, 128).repeated(3.0)
-        theirs = _gaussian.spectral_table(*thrice, grid, 128)
-        values = [float(_gaussian.log_marginal(h, t)) for t in (ours, theirs)]
+        ours = collapsed.spectral_table(F, y, table, grid, 128).repeated(3.0)
+        theirs = collapsed.spectral_table(*thrice, grid, 128)
+        values = [float(collapsed.log_marginal(h, t)) for t in (ours, theirs)]
     np.testing.assert_allclose(*values, rtol=1e-10)
-    ours = _gaussian.gram_table(F, y, table, grid).repeated(3.0).at(0.2)
-    theirs = _gaussian.gram_table(*thrice, grid).at(0.2)
+    ours = gaussian.gram_table(F, y, table, grid).repeated(3.0).at(0.2)
+    theirs = gaussian.gram_table(*thrice, grid).at(0.2)
     for a, b in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10)
 
 
 def test_joint_density_of_rows_that_count_three_times(problem):
     x, F, y, priors, grid, table = problem
-    features = _joint.make_calibration(Logistic(), x, np.ones(1), 0, has_residual=True)
-    weights = _joint.row_weights(x, y - F @ [0.7, 0.1])
+    features = _features.make_calibration(Logistic(), x, np.ones(1), 0, has_residual=True)
+    weights = full_data.row_weights(x, y - F @ [0.7, 0.1])
 
     def density(times, power):
         data = joint_data(x, F, y, table, grid, features, priors, weights, times=times, power=power)
-        start = _joint.starts(
-            data, np.log([0.7, 0.4, 0.4, 1.0]), 1, np.random.default_rng(shifted(1))
+        start = full_stage.starts(
+            data,
+            Hyperparameters(*np.log([0.7, 0.4, 0.4, 1.0])),
+            1,
+            np.random.default_rng(shifted(1)),
         )[0]
         with jax.enable_x64(True):
-            return float(_model.log_density(jnp.asarray(start), jax.tree.map(jnp.asarray, data)))
+            return float(
+                full_density.log_density(jnp.asarray(start), jax.tree.map(jnp.asarray, data))
+            )
 
     np.testing.assert_allclose(density(1, 3.0), density(3, 1.0), rtol=1e-10)
     assert abs(density(1, 3.0) - density(1, 1.0)) > 1.0
@@ -88,17 +95,19 @@ PINNED = np.array([-0.3, -0.5, 0.1, -0.9, 0.2, 0.3, 0.4])
 @pytest.fixture(params=["noise held", "noise free"])
 def pinned_problem(request, problem):
     x, F, y, priors, grid, table = problem
-    features = _joint.make_calibration(Logistic(), x, np.ones(1), 0, has_residual=True)
+    features = _features.make_calibration(Logistic(), x, np.ones(1), 0, has_residual=True)
     pinned = PINNED.copy()
     pinned[3] = -0.9 if request.param == "noise held" else np.nan
     data = joint_data(x, F, y, table, grid, features, priors, np.ones(20), pinned=pinned)
-    starts = _joint.starts(data, np.log([0.7, 0.4, 0.4, 1.0]), 3, np.random.default_rng(shifted(1)))
+    starts = full_stage.starts(
+        data, Hyperparameters(*np.log([0.7, 0.4, 0.4, 1.0])), 3, np.random.default_rng(shifted(1))
+    )
     return data, starts, np.isnan(pinned[3])
 
 
 def test_pinned_hyperparameters_do_not_move(pinned_problem):
     data, starts, noise_is_free = pinned_problem
-    state = _joint.unpack_draws(starts[None], data)
+    state = full_stage.unpack_draws(starts[None], data)
     h, others = np.array(state.h), np.arange(len(PINNED)) != 3
     np.testing.assert_array_equal(h[others], np.repeat(PINNED[others, None], 3, axis=1))
     if noise_is_free:
@@ -116,27 +125,28 @@ def test_pinned_log_determinant_is_that_of_the_map(pinned_problem):
         data, q = jax.tree.map(jnp.asarray, data), jnp.asarray(starts[0])
 
         def image(z):
-            state = _model.transform(jnp.concatenate([q[:7], z]), data)
+            state = full_density.transform(jnp.concatenate([q[:7], z]), data)
             return jnp.concatenate([state.omega, state.v, state.W.ravel()])
 
         expected = np.linalg.slogdet(np.asarray(jax.jacfwd(image)(q[7:])))[1]
-        ours = float(_model.transform(q, data).log_determinant)
+        ours = float(full_density.transform(q, data).log_determinant)
     np.testing.assert_allclose(ours, expected, rtol=1e-9)
 
 
 def test_held_length_scales_give_what_tables_give(problem):
     """One node in place of a table: the same mu and the same coefficients of h."""
     x, F, y, priors, grid, table = problem
-    features = _joint.make_calibration(Logistic(), x, np.ones(1), 0, has_residual=True)
+    features = _features.make_calibration(Logistic(), x, np.ones(1), 0, has_residual=True)
     given = x, F, y, table, grid, features, priors, np.ones(20)
     free, held = joint_data(*given), joint_data(*given, pinned=PINNED)
     assert free.A.shape[0] == len(grid)
     assert held.A.shape[0] == held.A_G.shape[0] == held.roots.shape[0] == 1
-    start = _joint.starts(held, PINNED[[0, 1, 3, 4]], 1, np.random.default_rng(shifted(1)))[0]
+    mode = Hyperparameters(*PINNED[[0, 1, 3, 4]])
+    start = full_stage.starts(held, mode, 1, np.random.default_rng(shifted(1)))[0]
     with jax.enable_x64(True):
-        ours = _model.transform(jnp.asarray(start), jax.tree.map(jnp.asarray, held))
+        ours = full_density.transform(jnp.asarray(start), jax.tree.map(jnp.asarray, held))
         nodes = (free.A, 0.2, grid), (free.A_G, 0.3, free.grid_x), (free.roots, 0.4, free.grid_t)
-        A, A_G, T = (np.asarray(_model.interpolate(*at)) for at in nodes)
+        A, A_G, T = (np.asarray(_interpolation.interpolate(*at)) for at in nodes)
         ours = jax.tree.map(np.asarray, ours)
     mu = free.F @ ours.omega + np.exp(ours.h.log_sigma_delta) * (A @ ours.v)
     np.testing.assert_allclose(ours.mu, mu, rtol=1e-12, atol=1e-12)
@@ -163,12 +173,12 @@ class Gaussian:
         return self._law.logpdf(y)
 
 
-@pytest.mark.parametrize("elements", [_predictive.CHUNK_ELEMENTS, 1])
+@pytest.mark.parametrize("elements", [conditional.CHUNK_ELEMENTS, 1])
 def test_average_of_gaussians_is_the_gaussian_of_average_moments(monkeypatch, elements):
     """All rows at a time, or one by one."""
-    monkeypatch.setattr(_predictive, "CHUNK_ELEMENTS", elements)
+    monkeypatch.setattr(conditional, "CHUNK_ELEMENTS", elements)
     laws = [Gaussian([0.0, 5.0], [1.0, 0.2]), Gaussian([2.0, 6.0], [3.0, 0.4])]
-    law, expected = _partition.AveragedDistribution(laws), stats.norm([1.0, 5.5], [2.0, 0.3])
+    law, expected = averaged.AveragedDistribution(laws), stats.norm([1.0, 5.5], [2.0, 0.3])
     y = np.array([0.3, 5.9])
     np.testing.assert_allclose(law.mean(), expected.mean(), rtol=1e-12)
     np.testing.assert_allclose(law.var(), expected.var(), rtol=1e-6)
@@ -205,7 +215,7 @@ def test_a_law_of_two_narrow_peaks_has_ordered_quantiles():
         def logpdf(self, y):
             return self._law.logpdf(y)
 
-    law = _partition.AveragedDistribution([Peaks(), Peaks()])
+    law = averaged.AveragedDistribution([Peaks(), Peaks()])
     assert np.all(np.diff(law._by_rows(lambda fine, _: fine), axis=1) >= 0)
     assert np.all(np.isfinite(law.entropy())) and np.all(np.isfinite(law.mode()))
     y = np.tile(np.linspace(-3.2, 3.2, 41), (2, 1))
@@ -229,7 +239,7 @@ def test_average_of_two_equal_mixtures_is_that_mixture():
         def logpdf(self, y):
             return self._law.logpdf(y)
 
-    law, expected = _partition.AveragedDistribution([Two(), Two()]), Two()._law
+    law, expected = averaged.AveragedDistribution([Two(), Two()]), Two()._law
     y = np.tile(np.linspace(-4.0, 4.0, 81), (2, 1))
     np.testing.assert_allclose(law.cdf(y), expected.cdf(y), atol=1e-8)
     np.testing.assert_allclose(law.logpdf(y), expected.logpdf(y), atol=1e-5)
@@ -240,7 +250,7 @@ def test_average_of_two_equal_mixtures_is_that_mixture():
 def test_average_of_sorted_draws_is_the_average_of_quantiles():
     rng = np.random.default_rng(shifted(0))
     shards = [rng.normal(m, s, size=(4000, 2)) for m, s in ((0.0, 1.0), (1.0, 3.0))]
-    average = _partition.average_draws(shards)
+    average = averaged.average_draws(shards)
     levels = [0.05, 0.5, 0.95]
     expected = np.mean([np.quantile(d, levels, axis=0) for d in shards], axis=0)
     np.testing.assert_allclose(np.quantile(average, levels, axis=0), expected, rtol=1e-10)
@@ -254,11 +264,11 @@ def some_rows(n, seed=shifted(0)):
 
 def test_rows_are_shared_out_once():
     rows, y = some_rows(43)
-    shards = _partition.deal_rows(rows, y, 4, np.random.SeedSequence(shifted(0)))
+    shards = deal_rows(rows, y, 4, np.random.SeedSequence(shifted(0)))
     np.testing.assert_array_equal(np.sort(np.concatenate(shards)), np.arange(43))
     assert {len(s) for s in shards} == {10, 11}
     with pytest.raises(ValueError, match="Use fewer partitions"):
-        _partition.deal_rows(rows, y, 5, np.random.SeedSequence(shifted(0)))
+        deal_rows(rows, y, 5, np.random.SeedSequence(shifted(0)))
 
 
 def test_shards_resemble_each_other():
@@ -271,7 +281,7 @@ def test_shards_resemble_each_other():
     smooth = (smooth - smooth.mean(axis=0)) / smooth.std(axis=0)
     ratios = []
     for seed in range(20):
-        shards = _partition.deal_rows(rows, y, 8, np.random.SeedSequence(seed))
+        shards = deal_rows(rows, y, 8, np.random.SeedSequence(seed))
         means = np.stack([smooth[s].mean(axis=0) for s in shards])
         ratios.append(100 * np.mean(means**2, axis=0))  # 7/8 were shards drawn at random
     assert np.all(np.mean(ratios, axis=0) < 0.4)
@@ -281,7 +291,7 @@ def test_every_row_goes_to_every_shard_as_often():
     rows, y = some_rows(64)
     times = np.zeros((64, 4))
     for seed in range(400):
-        shards = _partition.deal_rows(rows, y, 4, np.random.SeedSequence(seed))
+        shards = deal_rows(rows, y, 4, np.random.SeedSequence(seed))
         for i, shard in enumerate(shards):
             times[shard, i] += 1
     assert np.all(np.abs(times - 100.0) < 5.0 * np.sqrt(75.0))
@@ -290,7 +300,7 @@ def test_every_row_goes_to_every_shard_as_often():
 def test_rows_without_inputs_are_dealt_by_their_residuals():
     rows, y = some_rows(80)
     rows = Rows(np.empty((80, 0)), rows.f)
-    shards = _partition.deal_rows(rows, y, 4, np.random.SeedSequence(shifted(0)))
+    shards = deal_rows(rows, y, 4, np.random.SeedSequence(shifted(0)))
     residual = y - rows.f @ np.linalg.lstsq(rows.f, y)[0]
     ranks = np.argsort(np.argsort(residual)) // 4
     assert all(len(set(ranks[s])) == 20 for s in shards)
@@ -301,7 +311,7 @@ def test_rows_without_inputs_are_dealt_by_their_residuals():
     [(40, 4, 20), (43, 4, 21), (4000, 8, 2000), (9000, 4, 2250), (900, 9, 450)],
 )
 def test_a_pilot_has_enough_rows(n, partitions, expected):
-    rows = _partition.pilot_rows(n, partitions, np.random.SeedSequence(shifted(0)))
+    rows = pilot_rows(n, partitions, np.random.SeedSequence(shifted(0)))
     assert len(np.unique(rows)) == expected
     assert rows.max() < n
 
@@ -326,7 +336,7 @@ def die_once(marker, value):
 def test_a_lost_worker_is_survived(tmp_path):
     tasks = [partial(die_once, tmp_path / "1", i) for i in range(4)]
     seen = []
-    assert _partition.run(tasks, 2, seen.append) == [0, 1, 2, 3]
+    assert run_tasks(tasks, 2, seen.append) == [0, 1, 2, 3]
     assert sum(seen) == 4
 
 
@@ -335,8 +345,8 @@ def fail():
 
 
 def test_a_shard_that_fails_names_itself():
-    with pytest.raises(_partition.ShardError, match=r"Shard 1 of 2 failed: no luck"):
-        _partition.run([lambda: 0, fail], 2, lambda n: None)
+    with pytest.raises(ShardError, match=r"Shard 1 of 2 failed: no luck"):
+        run_tasks([lambda: 0, fail], 2, lambda n: None)
 
 
 @pytest.fixture(scope="module")
@@ -381,7 +391,7 @@ def test_all_answers_of_a_partitioned_model(partitioned, tmp_path):
     model.save(tmp_path / "model.bne")
     loaded = bne.load(tmp_path / "model.bne")
     np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
-    table = _table.answers(model, X)
+    table = wide_table(model, X)
     np.testing.assert_allclose(table["mean"], model.predict(X), rtol=1e-10)
     variance = model.decompose(X, measure="variance").to_frame()
     for name in variance:

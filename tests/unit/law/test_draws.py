@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import integrate, special
 
-from bne._calibration.construction import tail_mass
+from bne._calibration.base_law import tail_mass
+from bne._law.conditional import conditional_draws
 from conftest import base_pdf, cubic_error, rule_error, sharpness
 
 SETS = {
@@ -19,7 +20,7 @@ SETS = {
 def draws(request, wave, wave_model, cgp_model):
     model = {"logistic": wave_model, "cgp": cgp_model}[request.param]
     rows = model._rows(wave.features(SETS[request.param]))
-    conditional = model._stage("full").thinned().conditional(rows)
+    conditional = conditional_draws(model._stage("full").thinned(), rows)
     assert conditional.mu.size == 10_000
     return conditional
 

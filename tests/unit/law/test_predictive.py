@@ -7,7 +7,7 @@ from scipy import integrate, stats
 from bne import PredictiveDistribution
 from bne._data.scaling import Scaling
 from bne._law import distribution as _predictive
-from bne._law.distribution import ConditionalDraws
+from bne._law.conditional import ConditionalDraws
 from conftest import shifted
 
 SCALING = Scaling(np.zeros(1), np.ones(1), 5.0, 2.0)

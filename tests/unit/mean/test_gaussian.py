@@ -8,14 +8,25 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
 from bne._base.priors import InverseGamma, Priors, fit_inverse_gamma, length_scale_grid
-from bne._draws.stage import Residual, Rows, Stage, StageDraws
-from bne._mean import gaussian as _gaussian
+from bne._data.rows import Rows
+from bne._fitting import collapsed
+from bne._mean import gaussian
 from bne._mean.gaussian import Hyperparameters
-from bne._process.kernels import interpolate, make_feature_map, resolve_kernel
+from bne._mean.residual import Residual
+from bne._mean.term import TermDraws
+from bne._process.features import make_feature_map
+from bne._process.interpolation import interpolate
+from bne._process.kernels import resolve_kernel
+from bne._sampler import coordinates
 from conftest import shifted
 
 MATERN = resolve_kernel("matern32")
 GRID = np.log(0.7) + 0.15 * np.arange(-4, 5)
+
+
+def scales(so, sd):
+    """Of two weights and forty features."""
+    return np.repeat([so, sd], [2, 40])
 
 
 @pytest.fixture
@@ -38,7 +49,7 @@ def test_posterior_equals_the_dense_solution(data):
     A = make_feature_map(MATERN, x, GRID).tabulate(x)[4]
     so, sd, se = 0.8, 0.6, 0.3
     T = np.column_stack([F, A])
-    ours = _gaussian.posterior(T.T @ T, T.T @ y, 2, so, sd, se)
+    ours = gaussian.posterior(T.T @ T, T.T @ y, scales(so, sd), se)
     # dense route: Gaussian conditioning of (omega, delta) on y in the space of rows
     prior = np.block(
         [
@@ -60,7 +71,7 @@ def test_draws_have_the_posteriors_moments(data):
     x, F, y = data
     A = make_feature_map(MATERN, x, GRID).tabulate(x)[4]
     T = np.column_stack([F, A])
-    ours = _gaussian.posterior(T.T @ T, T.T @ y, 2, 0.8, 0.6, 0.3)
+    ours = gaussian.posterior(T.T @ T, T.T @ y, scales(0.8, 0.6), 0.3)
     z = np.random.default_rng(shifted(0)).normal(size=(20_000, 42))
     draws = np.stack([ours.draw(row) for row in z])
     scale = np.sqrt(np.diag(ours.covariance()))
@@ -77,7 +88,7 @@ def test_without_experts_it_is_scikit_learns_gaussian_process(data):
     mean, std = oracle.fit(x, y).predict(new, return_std=True)
     features = make_feature_map(MATERN, x, GRID)
     A, a = features.tabulate(x)[4], features.tabulate(new)[4]
-    ours = _gaussian.posterior(A.T @ A, A.T @ y, 0, 1.0, 0.6, 0.3)
+    ours = gaussian.posterior(A.T @ A, A.T @ y, np.full(40, 0.6), 0.3)
     variance = 0.36 * (np.sum((a @ ours.covariance()) * a, axis=1) + 1 - np.sum(a**2, axis=1))
     np.testing.assert_allclose(0.6 * a @ ours.mean, mean, atol=1e-6)
     np.testing.assert_allclose(np.sqrt(variance), std, atol=1e-6)
@@ -87,12 +98,12 @@ def test_without_experts_it_is_scikit_learns_gaussian_process(data):
 def test_collapsed_likelihood_equals_the_dense_one_at_a_node(data, j):
     x, F, y = data
     table = make_feature_map(MATERN, x, GRID).tabulate(x)
-    spectrum = _gaussian.spectral_table(F, y, table, GRID, rank=64)
+    spectrum = collapsed.spectral_table(F, y, table, GRID, rank=64)
     values, dense = [], []
     for scales in ([0.8, 0.6, 0.3], [2.0, 0.1, 1.0], [0.05, 3.0, 0.02]):
         h = Hyperparameters(*np.log(scales), GRID[j])
         with jax.enable_x64(True):
-            values.append(float(_gaussian.log_marginal(h, spectrum)))
+            values.append(float(collapsed.log_marginal(h, spectrum)))
         V = dense_covariance(x, F, h)
         dense.append(stats.multivariate_normal(np.zeros(40), V).logpdf(y) + 20 * np.log(2 * np.pi))
     np.testing.assert_allclose(values, dense, rtol=1e-8)
@@ -101,28 +112,28 @@ def test_collapsed_likelihood_equals_the_dense_one_at_a_node(data, j):
 def test_fewer_features_than_rows(data):
     x, F, y = data
     table = make_feature_map(MATERN, x[:12], GRID).tabulate(x)
-    spectrum = _gaussian.spectral_table(F, y, table, GRID, rank=16)
+    spectrum = collapsed.spectral_table(F, y, table, GRID, rank=16)
     h = Hyperparameters(*np.log([0.8, 0.6, 0.3]), GRID[4])
     A = table[4]
     V = 0.64 * F @ F.T + 0.36 * A @ A.T + 0.09 * np.eye(40)
     dense = stats.multivariate_normal(np.zeros(40), V).logpdf(y) + 20 * np.log(2 * np.pi)
     with jax.enable_x64(True):
-        np.testing.assert_allclose(float(_gaussian.log_marginal(h, spectrum)), dense, rtol=1e-9)
+        np.testing.assert_allclose(float(collapsed.log_marginal(h, spectrum)), dense, rtol=1e-9)
 
 
 def test_likelihood_between_nodes_and_its_gradient(data):
     x, F, y = data
     table = make_feature_map(MATERN, x, GRID).tabulate(x)
-    spectrum = _gaussian.spectral_table(F, y, table, GRID, rank=64)
-    unit = _gaussian.Laplace(np.zeros(4), np.eye(4))
+    spectrum = collapsed.spectral_table(F, y, table, GRID, rank=64)
+    unit = coordinates.Laplace(np.zeros(4), np.eye(4))
     data_ = spectrum, 1.0, Priors(InverseGamma(3.0, 2.0)), unit
     q = np.append(np.log([0.8, 0.6, 0.3]), GRID[4] + 0.07)
     V = dense_covariance(x, F, Hyperparameters(*q))
     dense = stats.multivariate_normal(np.zeros(40), V).logpdf(y) + 20 * np.log(2 * np.pi)
     with jax.enable_x64(True):
-        assert abs(float(_gaussian.log_marginal(Hyperparameters(*q), spectrum)) - dense) < 1e-3
-        density = lambda p: float(_gaussian.log_density(p, data_))  # noqa: E731
-        gradient = jax.grad(_gaussian.log_density)(q, data_)
+        assert abs(float(collapsed.log_marginal(Hyperparameters(*q), spectrum)) - dense) < 1e-3
+        density = lambda p: float(collapsed.log_collapsed_density(p, data_))  # noqa: E731
+        gradient = jax.grad(collapsed.log_collapsed_density)(q, data_)
         numeric = [(density(q + e) - density(q - e)) / 2e-6 for e in 1e-6 * np.eye(4)]
     np.testing.assert_allclose(gradient, numeric, rtol=1e-5, atol=1e-5)
 
@@ -131,7 +142,7 @@ def test_gram_table_equals_the_gram_of_interpolated_features(data):
     x, F, y = data
     table = make_feature_map(MATERN, x, GRID).tabulate(x)
     for log_ell in (GRID[3] + 0.04, GRID[0] - 1, GRID[-1] + 1):
-        gram, cross = _gaussian.gram_table(F, y, table, GRID).at(log_ell)
+        gram, cross = gaussian.gram_table(F, y, table, GRID).at(log_ell)
         T = np.column_stack([F, interpolate(table, log_ell, GRID)])
         np.testing.assert_allclose(gram, T.T @ T, atol=1e-10)
         np.testing.assert_allclose(cross, T.T @ y, atol=1e-10)
@@ -140,7 +151,7 @@ def test_gram_table_equals_the_gram_of_interpolated_features(data):
 def closed_form_delta(x, y, new, points, ell=0.7, sd=0.6, se=0.3):
     features = make_feature_map(MATERN, points, np.log(ell) + 0.1 * np.arange(4))
     A, a = features.tabulate(x)[0], features.tabulate(new)[0]
-    post = _gaussian.posterior(A.T @ A, A.T @ y, 0, 1.0, sd, se)
+    post = gaussian.posterior(A.T @ A, A.T @ y, np.full(A.shape[1], sd), se)
     missing = np.maximum(1 - np.sum(a**2, axis=1), 0)
     variance = sd**2 * (np.sum((a @ post.covariance()) * a, axis=1) + missing)
     return sd * a @ post.mean, variance
@@ -168,13 +179,10 @@ def test_completed_draws_have_the_prior_variance_far_away(data):
     residual = Residual(make_feature_map(MATERN, x, length_scale_grid(ell, 32)), None)
     rng = np.random.default_rng(shifted(0))
     S = 4000
-    draws = StageDraws(
-        omega=np.zeros((S, 2)), sigma_omega=np.ones(S), sigma_eps=np.ones(S),
-        sigma_delta=np.full(S, 0.6), log_ell=rng.uniform(-1, 0, S), v=rng.normal(size=(S, 40)),
-        xi=rng.normal(size=S), position=np.zeros((1, S, 4)), statistics={},
-    )  # fmt: skip
+    log_ell, v = rng.uniform(-1, 0, S), rng.normal(size=(S, 40))
+    draws = TermDraws(v, np.full(S, 0.6), log_ell, rng.normal(size=S))
     rows = Rows(np.array([[0.0], [5.0], [60.0]]), np.zeros((3, 2)))
-    delta = Stage(draws, residual).delta(rows)
+    delta = residual.values(draws, rows)
     # prior draws of v: the variance is sigma_delta^2 on, near and off the data
     np.testing.assert_allclose(delta.var(axis=0), 0.36, rtol=5 * np.sqrt(2 / S))
 

@@ -7,18 +7,11 @@ from sklearn.gaussian_process.kernels import RBF, Matern
 
 from bne._base.priors import fit_inverse_gamma, length_scale_grid
 from bne._base.threads import single_blas_thread
-from bne._process.kernels import (
-    N_NODES,
-    choose_points,
-    interpolate,
-    interpolation,
-    make_feature_map,
-    missing_variance,
-    principal_rotations,
-    process_draws,
-    resolve_kernel,
-    spacing_and_range,
-)
+from bne._process.features import make_feature_map, missing_variance, process_draws
+from bne._process.interpolation import N_NODES, interpolate, interpolation
+from bne._process.kernels import resolve_kernel
+from bne._process.points import choose_points, spacing_and_range
+from bne._process.rotations import principal_rotations
 from conftest import shifted
 
 ORACLES = {

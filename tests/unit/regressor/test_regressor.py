@@ -15,8 +15,8 @@ from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 
 from bne import BNERegressor, SamplingWarning
-from bne._draws.stage import Rows
-from bne._process.kernels import interpolate
+from bne._data.rows import Rows
+from bne._process.interpolation import interpolate
 from bne._sampler import hmc as _sampling
 from bne._sampler.diagnostics import summarise, warn_if_unhealthy
 from conftest import EXPERTS, shifted
@@ -58,7 +58,7 @@ def test_each_stage_is_its_own_posterior(small, wave):
     X = wave.X[40:50]
     ensemble = small.predict_distribution(X, stage="ensemble").mean()
     np.testing.assert_array_equal(plain.predict(X), ensemble)
-    assert "additive" not in plain.posterior_.stages
+    assert "additive" not in plain.posterior_.shards[0].stages
     additive = small.predict_distribution(X, stage="additive").mean()
     np.testing.assert_array_equal(small.predict(X), additive)
     with pytest.raises(ValueError, match="`stage` must be one of"):
@@ -241,7 +241,7 @@ def test_degenerate_but_legal_data():
     per_input = predict([("good", "good")], length_scales="per_input")
     assert np.sqrt(np.mean((per_input - y) ** 2)) < 0.2
     no_inputs = BNERegressor([("good", "good")], inputs=[], **TINY).fit(X, y)
-    assert list(no_inputs.posterior_.stages) == ["ensemble"]
+    assert list(no_inputs.posterior_.shards[0].stages) == ["ensemble"]
 
 
 @pytest.mark.parametrize("where", ["X", "y", "pred"])
@@ -293,7 +293,7 @@ def test_bad_settings(wave, setting, message):
 def test_orthogonalised_residual(wave):
     """On the training rows delta is clear of the experts; far off it follows them."""
     model = BNERegressor(EXPERTS, inputs=["x"], orthogonalize=True, **TINY).fit(wave.X, wave.y)
-    residual, rows = model.posterior_.stages["additive"].residual, model.posterior_.rows
+    residual, rows = model.posterior_.shards[0].stages["additive"].residual, model.posterior_.rows
     table, raw = residual.tabulate(rows)
     for log_ell in residual.feature_map.log_ell[[1, 10, 20]] + 0.05:
         A = interpolate(table, log_ell, residual.feature_map.log_ell)

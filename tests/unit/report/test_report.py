@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bne._regressor.wide_table import wide_table
+
 pytest.importorskip("plotly")
 
 from bne import BNERegressor
@@ -110,7 +112,7 @@ def test_size_for_ten_thousand_places(tmp_path, monkeypatch):
     from bne._answers import table as _table
 
     model, X, _ = fitted(2)
-    few = _table.answers(model, X)
+    few = wide_table(model, X)
     rng = np.random.default_rng(shifted(1))
     many = X.sample(10_000, replace=True, random_state=shifted(0)).reset_index(drop=True)
     many[["east", "north"]] = rng.normal(size=(10_000, 2))
@@ -126,7 +128,7 @@ def test_a_negative_part_is_a_gap(n_inputs, tmp_path, monkeypatch):
     from bne._answers import table as _table
 
     model, X, _ = fitted(n_inputs)
-    some = _table.answers(model, X).assign(variance_structural_G=np.linspace(-1, 1, len(X)))
+    some = wide_table(model, X).assign(variance_structural_G=np.linspace(-1, 1, len(X)))
     monkeypatch.setattr(_table, "answers", lambda *_, **__: some)
     write_report(model, tmp_path / "r.html")
     text = (tmp_path / "r.html").read_text()

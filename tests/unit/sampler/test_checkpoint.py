@@ -35,7 +35,7 @@ def fit(folder, **changes):
 
 
 def positions(model):
-    return {name: s.draws.position for name, s in model.posterior_.stages.items()}
+    return {name: s.draws.position for name, s in model.posterior_.shards[0].stages.items()}
 
 
 def files(folder):

@@ -7,42 +7,20 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from bne._base.typing import Array
-from bne._data import experts as _experts
-from bne._data.scaling import Scaling, fit_scaling
-from bne._data.validation import (
-    check_rows,
-    check_settings,
-    drop_unpredicted,
-    unchanged_by_failure,
-    warn_constant,
-)
-from bne._process.kernels import KernelFunction, resolve_kernel
-from bne._sampler.diagnostics import health, warn_if_unhealthy
+from bne._data import experts
+from bne._data.validation import check_rows, drop_unpredicted, unchanged_by_failure, warn_constant
+from bne._process.kernels import KernelFunction
+from bne._regressor.settings import check_settings
 
 if TYPE_CHECKING:
+    from bne._answers.fitted import Fitted
     from bne._answers.reports import BiasReport, Decomposition
-    from bne._fitting.posterior import Posterior
-
-STAGES = ("ensemble", "additive", "full")
-SAMPLING = (
-    "calibration",
-    "length_scales",
-    "orthogonalize",
-    "feature_points",
-    "chains",
-    "warmup",
-    "draws",
-    "target_acceptance",
-    "partitions",
-)
-"""Parameters that the draws depend on."""
-
-MIN_DRAWS = 200
-"""Of a shard, that answers are averaged over."""
+    from bne._data.scaling import Scaling
+    from bne._draws.posterior import Posterior
+    from bne._law.distribution import Law
 
 
 class BNERegressor(RegressorMixin, BaseEstimator):
@@ -199,69 +177,35 @@ class BNERegressor(RegressorMixin, BaseEstimator):
     ) -> tuple[Array, Array, Array, tuple[int, int] | None]:
         """Fit the experts: inputs, predictions, outcomes, and which inputs are degrees."""
         X, y = check_rows(self, X, y, reset=True)
-        estimators = _experts.check_estimators(
-            _experts.default_estimators(len(y)) if self.estimators is None else self.estimators
+        estimators = experts.check_estimators(
+            experts.default_estimators(len(y)) if self.estimators is None else self.estimators
         )
         names = getattr(self, "feature_names_in_", None)
-        columns = _experts.resolve_columns(estimators, self.inputs, names, self.n_features_in_)
-        fitted, f = _experts.out_of_fold(
+        columns = experts.resolve_columns(estimators, self.inputs, names, self.n_features_in_)
+        fitted, f = experts.out_of_fold(
             estimators, columns, X, y, cv=self.cv, groups=groups, n_jobs=self.n_jobs
         )
-        x = _experts.numeric(X, columns.inputs)
+        x = experts.numeric(X, columns.inputs)
         x, f, y = drop_unpredicted(x, f, y)
         self.expert_names_: list[str] = [name for name, _ in estimators]
         self.estimators_ = fitted
         self.columns_ = columns
         warn_constant(self.expert_names_, f)
-        geographic = _experts.resolve_geographic(
+        geographic = experts.resolve_geographic(
             self.geographic, columns.inputs, names, self.n_features_in_, x
         )
         return x, f, y, geographic
 
     def _sample(self, x: Array, f: Array, y: Array, geographic: tuple[int, int] | None) -> None:
         """Sample the posterior of every stage."""
-        from bne._draws.stage import Rows
-        from bne._fitting import (
-            posterior as _posterior,  # jax is imported here, not with the package
-        )
-        from bne._sampler.hmc import SamplerSettings
+        from bne._regressor.sampling import sample
 
         self.n_rows_: int = len(y)
-        self.scaling_: Scaling = fit_scaling(x, f, y, geographic)
-        rows, y = Rows(self.scaling_.inputs(x), self.scaling_.outcome(f)), self.scaling_.outcome(y)
-        checkpoint, seed = self._open_checkpoint({"inputs": rows.x, "predictions": rows.f, "y": y})
-        self.posterior_: Posterior = _posterior.sample_posterior(
-            rows,
-            y,
-            kernel=None if self.residual is None else resolve_kernel(self.residual),
-            calibration=self.calibration,
-            orthogonalize=self.orthogonalize,
-            per_input=self.length_scales == "per_input",
-            feature_points=self.feature_points,
-            settings=SamplerSettings(
-                self.chains, self.warmup, self.draws, self.target_acceptance, self.n_jobs
-            ),
-            seed=seed,
-            partitions=self.partitions,
-            verbose=bool(self.verbose),
-            checkpoint=checkpoint,
-        )
-        self.weights_: Array = np.mean([s.draws.omega for s in self._stages("full")], axis=(0, 1))
-        for name in self.posterior_.parts[0].stages:
-            draws = [part.stages[name].draws for part in self.posterior_.parts]
-            warn_if_unhealthy(name, *health(draws, self.expert_names_))
-
-    def _open_checkpoint(self, data: dict[str, Array]) -> Any:
-        """Checkpoint and seed of this fit; a random state that is no number has no say in it."""
-        from bne._sampler.checkpoint import open_checkpoint
-
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        settings = {name: getattr(self, name) for name in SAMPLING}
-        if self.residual is not None:
-            data = data | {"residual": resolve_kernel(self.residual)(np.linspace(0.0, 5.0, 64))}
-        number = isinstance(self.random_state, int | np.integer)
-        settings["random_state"] = seed if number else None
-        return open_checkpoint(self.checkpoint, data, settings, seed)
+        self.scaling_: Scaling
+        self.posterior_: Posterior
+        self.scaling_, self.posterior_ = sample(self, x, f, y, geographic)
+        stages = self.posterior_.stages("full")
+        self.weights_: Array = np.mean([stage.draws.omega for stage in stages], axis=(0, 1))
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predictive mean, and with `return_std` the predictive standard deviation: (N,) each."""
@@ -282,7 +226,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         values = distribution.ppf(np.tile(levels, (len(distribution), 1)))
         return _labelled(values, list(levels), X)
 
-    def predict_distribution(self, X: Any, stage: str = "full") -> Any:
+    def predict_distribution(self, X: Any, stage: str = "full") -> "Law":
         """Predictive distribution at the rows of X.
 
         Parameters
@@ -295,20 +239,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         -------
         PredictiveDistribution
         """
-        return self._distribution(self._rows(X), stage)
-
-    def _distribution(self, rows: Any, stage: str = "full") -> Any:
-        """Predictive distribution at rows in the model's units."""
-        from bne._fitting.shards import make_law
-
-        return make_law(self._thinned(stage), rows, self.scaling_)
-
-    def _thinned(self, stage: str) -> list[Any]:
-        """Stages with the draws that answers are averaged over, shared out among shards."""
-        from bne._draws.stage import PREDICTIVE_DRAWS
-
-        stages = self._stages(stage)
-        return [s.thinned(max(PREDICTIVE_DRAWS // len(stages), MIN_DRAWS)) for s in stages]
+        return self._fitted().law(self._rows(X), stage)
 
     def decompose(self, X: Any, measure: str = "entropy", stage: str = "full") -> "Decomposition":
         """Split the uncertainty at the rows of X by where it comes from (Eq. 7).
@@ -327,46 +258,17 @@ class BNERegressor(RegressorMixin, BaseEstimator):
             With attributes ``total aleatoric epistemic parametric structural_delta structural_G
             hyperparameters``, their Monte-Carlo ``errors``, and ``to_frame()``.
         """
-        from bne._answers import uncertainty as _uncertainty
         from bne._answers.reports import Decomposition
-        from bne._base.threads import single_blas_thread
-        from bne._fitting.shards import average_parts
+        from bne._answers.uncertainty import decompose
 
-        if measure not in _uncertainty.MEASURES:
-            raise ValueError(
-                f"`measure` must be one of {list(_uncertainty.MEASURES)}; got {measure!r}."
-            )
-        rows, scale = self._rows(X), self.scaling_.y_scale
-        law = self._distribution(rows, stage)
-        with single_blas_thread():
-            parts = [
-                _uncertainty.decompose(whole, closed, rows, measure, scale)
-                for whole, closed in zip(self._thinned(stage), self._closed(stage), strict=True)
-            ]
-            averaged = parts[0]
-            if len(parts) > 1:
-                total = law.entropy() if measure == "entropy" else law.var()
-                averaged = average_parts(parts, total)
-        mean = law.mean() if averaged.mean is None else self.scaling_.undo_outcome(averaged.mean)
+        parts, mean = decompose(self._fitted(), self._rows(X), measure, stage)
         return Decomposition(
-            **averaged.values,
-            errors=averaged.errors,
+            **parts.values,
+            errors=parts.errors,
             mean=mean,
             measure=measure,
             index=_index(X, mean),
         )
-
-    def _closed(self, stage: str) -> list[Any]:
-        """Closed forms of the Gaussian stage that goes with `stage`, of every shard."""
-        from bne._answers import uncertainty as _uncertainty
-
-        parts = self.posterior_.parts
-        limit = max(_uncertainty.HYPERPARAMETER_DRAWS // len(parts), MIN_DRAWS // 4)
-        gaussian = self._stages("additive" if stage == "full" else stage)
-        return [
-            _uncertainty.closed_form(g, part.rows, part.y, part.power, limit)
-            for g, part in zip(gaussian, parts, strict=True)
-        ]
 
     def detect_bias(
         self,
@@ -397,12 +299,11 @@ class BNERegressor(RegressorMixin, BaseEstimator):
             For ``delta`` and ``G``, the paper's two differences, and for the ``total``: mean,
             interval, P(D > 0), evidence; a ``verdict`` on the total in words; ``to_frame()``.
         """
-        from bne._answers import bias as _bias
+        from bne._answers.bias import bias, check_statistic
         from bne._answers.reports import BiasReport
 
-        statistic = _bias.check_statistic(statistic)
-        stages, rows, train = self._thinned("full"), self._rows(X), self.posterior_.rows
-        summaries = _bias.bias(stages, rows, train, statistic, self.scaling_.y_scale, coverage)
+        statistic = check_statistic(statistic)
+        summaries = bias(self._fitted(), self._rows(X), statistic, coverage)
         return BiasReport(*summaries, statistic, threshold, _index(X, summaries[0].mean))
 
     def explain_weights(self, stage: str = "full", coverage: float = 0.9) -> pd.DataFrame:
@@ -418,8 +319,11 @@ class BNERegressor(RegressorMixin, BaseEstimator):
 
     def diagnostics(self, stage: str = "full") -> pd.DataFrame:
         """ESS and R-hat of weights and hyperparameters; the sampler's totals are in ``.attrs``."""
-        draws = [s.draws for s in self._stages(stage)]
-        table, statistics = health(draws, self.expert_names_)
+        from bne._sampler.diagnostics import health
+
+        stages = self._stages(stage)
+        quantities = [one.quantities(self.expert_names_) for one in stages]
+        table, statistics = health(quantities, [one.draws.statistics for one in stages])
         table.attrs = {
             "divergences": int(np.sum(statistics["diverging"])),
             "steps_per_draw": float(np.mean(statistics["n_steps"])),
@@ -433,11 +337,10 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         """
         from bne._answers.datatree import to_datatree
 
-        stages, parts = self._stages(stage), self.posterior_.parts
-        if not 0 <= shard < len(parts):
-            raise ValueError(f"`shard` must lie in 0 ... {len(parts) - 1}; got {shard}.")
-        rows, y = parts[shard].rows, parts[shard].y
-        return to_datatree(stages[shard], rows, y, self.scaling_, self.expert_names_)
+        stages, shards = self._stages(stage), self.posterior_.shards
+        if not 0 <= shard < len(shards):
+            raise ValueError(f"`shard` must lie in 0 ... {len(shards) - 1}; got {shard}.")
+        return to_datatree(stages[shard], shards[shard], self.scaling_, self.expert_names_)
 
     def save(self, path: Any, *, include_estimators: bool = False) -> None:
         """Write the fitted model to one file, which `bne.load` reads; see `bne.io.save`."""
@@ -445,17 +348,17 @@ class BNERegressor(RegressorMixin, BaseEstimator):
 
         save(self, path, include_estimators=include_estimators)
 
-    def _stages(self, stage: str) -> list[Any]:
-        """The stage that stands for `stage` in this model, of every shard.
+    def _fitted(self) -> "Fitted":
+        """What the answers read."""
+        from bne._answers.fitted import Fitted
 
-        Without delta, Eq. (2) is Eq. (1).
-        """
         check_is_fitted(self)
-        if stage not in STAGES:
-            raise ValueError(f"`stage` must be one of {list(STAGES)}; got {stage!r}.")
-        parts = self.posterior_.parts
-        available = [s for s in STAGES[: STAGES.index(stage) + 1] if s in parts[0].stages]
-        return [part.stages[available[-1]] for part in parts]
+        return Fitted(self.posterior_, self.scaling_, self.expert_names_)
+
+    def _stages(self, stage: str) -> list[Any]:
+        """The stage that stands for `stage` in this model, of every shard."""
+        check_is_fitted(self)
+        return self.posterior_.stages(stage)
 
     def _stage(self, stage: str) -> Any:
         """The same of a model that was not partitioned."""
@@ -464,12 +367,12 @@ class BNERegressor(RegressorMixin, BaseEstimator):
 
     def _rows(self, X: Any) -> Any:
         """Inputs and experts' predictions at the rows of X, in the model's units: `Rows`."""
-        from bne._draws.stage import Rows
+        from bne._data.rows import Rows
 
         check_is_fitted(self)
         X, _ = check_rows(self, X, None, reset=False)
-        f = _experts.predict_experts(self.expert_names_, self.estimators_, self.columns_, X)
-        x = _experts.numeric(X, self.columns_.inputs)
+        f = experts.predict_experts(self.expert_names_, self.estimators_, self.columns_, X)
+        x = experts.numeric(X, self.columns_.inputs)
         return Rows(self.scaling_.inputs(x), self.scaling_.outcome(f))
 
 

@@ -1,0 +1,91 @@
+"""Interpolation between the nodes of a grid of log length-scales: one formula for numpy and JAX."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bne._base.typing import Array
+
+N_NODES = 32
+"""Length of the grid of length-scales: a spacing of about 0.2 in log(ell) over a wide prior."""
+
+
+def interpolation(log_ell: Any, grid: Any, xp: Any = np) -> tuple[Any, Any]:
+    """Catmull-Rom interpolation on an equispaced grid.
+
+    Returns the first of four neighbouring nodes and their weights, shape (..., 4); beyond the ends
+    of the grid the nearest node is used. `xp` is numpy or jax.numpy, so that fitting and predicting
+    share one formula. The result is C1 in ``log_ell`` inside the grid.
+    """
+    J = grid.shape[0]
+    if J < 4:
+        raise ValueError(f"Interpolation needs at least 4 nodes; got {J}.")
+    position = xp.clip((log_ell - grid[0]) / (grid[1] - grid[0]), 1.0, J - 2.0)
+    start = xp.clip(xp.floor(position), 1, J - 3).astype(int)
+    s = (position - start)[..., None]
+    weights = xp.concatenate(
+        [
+            0.5 * s * (-1.0 + s * (2.0 - s)),
+            1.0 + 0.5 * s**2 * (3.0 * s - 5.0),
+            0.5 * s * (1.0 + s * (4.0 - 3.0 * s)),
+            0.5 * s**2 * (s - 1.0),
+        ],
+        axis=-1,
+    )
+    return start - 1, weights
+
+
+def nodes_between(log_ell: Array, grid: Array) -> slice:
+    """The nodes that interpolation at any of these length-scales reads."""
+    first = interpolation(log_ell, grid)[0]
+    return slice(int(np.min(first)), int(np.max(first)) + 4)
+
+
+def interpolate(table: Any, log_ell: Any, grid: Any, xp: Any = np) -> Any:
+    """A table (J, ...) at one length-scale. A table of one node belongs to a held length-scale."""
+    if table.shape[0] == 1:
+        return table[0]
+    first, weights = interpolation(xp.asarray(log_ell), grid, xp)
+    near = table[first : first + 4] if xp is np else jax.lax.dynamic_slice_in_dim(table, first, 4)
+    return xp.tensordot(weights, near, axes=1)
+
+
+class Interpolated(NamedTuple):
+    """A large table at one length-scale, to be multiplied by: a matrix, and its derivative.
+
+    The derivative in log_ell is carried along in place of being found by automatic differentiation,
+    which would read the four matrices that are interpolated once more for every product.
+    ``change`` is 0, and has the derivative of log_ell. Without a slope the length-scale is held.
+    """
+
+    matrix: Any
+    slope: Any = None
+    change: Any = None
+
+    def times(self, v: Any) -> Any:
+        """``A(ell) v``."""
+        product = self.matrix @ v
+        if self.slope is None:
+            return product
+        return product + self.change * (self.slope @ jax.lax.stop_gradient(v))
+
+    def transposed_times(self, w: Any) -> Any:
+        """``A(ell)^T w``."""
+        product = w @ self.matrix
+        if self.slope is None:
+            return product
+        return product + self.change * (jax.lax.stop_gradient(w) @ self.slope)
+
+
+def interpolate_once(table: Any, log_ell: Any, grid: Any) -> Interpolated:
+    """A table (J, n, m) at one length-scale; its only node where the length-scale is held."""
+    if table.shape[0] == 1:
+        return Interpolated(table[0])
+    fixed = jax.lax.stop_gradient(log_ell)
+    first, weights = interpolation(fixed, grid, jnp)
+    slopes = jax.jacfwd(lambda q: interpolation(q, grid, jnp)[1])(fixed)
+    nodes = [jax.lax.dynamic_index_in_dim(table, first + k, keepdims=False) for k in range(4)]
+    matrix, slope = (sum(w[k] * nodes[k] for k in range(4)) for w in (weights, slopes))
+    return Interpolated(matrix, slope, log_ell - fixed)

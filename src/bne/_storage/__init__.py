@@ -1,0 +1,1 @@
+"""Model files: what they hold, and how they are read safely."""
