@@ -19,6 +19,7 @@ from bne.baselines import (
     NaturalGradientBoosting,
     QuantileForest,
     QuantileLaw,
+    comparators,
 )
 from bne.datasets import make_wave_1d
 from conftest import shifted
@@ -127,3 +128,21 @@ def test_methods_on_inputs_and_experts_predict_distributions(method, data):
     assert np.mean((data.y >= low) & (data.y <= high)) > 0.6
     again = method(EXPERTS, ["x"]).fit(data.X, data.y).predict_distribution(data.X)
     np.testing.assert_allclose(again.mean(), law.mean(), rtol=1e-12)
+
+
+def test_the_registry_leaves_out_what_the_data_do_not_allow():
+    everything = {"CondKDE", "stack", "BME", "DeepEns", "NGBoost", "QRF"}
+    assert set(comparators(EXPERTS, ["x"], 2000)) == everything
+    assert set(comparators(EXPERTS, ["x"], 2001)) == everything - {"CondKDE"}
+    assert set(comparators(EXPERTS, list("abcd"), 100)) == everything - {"CondKDE"}
+    assert set(comparators(EXPERTS, [], 100)) == everything - {"CondKDE", "BME"}
+    assert set(comparators(["periodic"], ["x"], 100)) == everything - {"stack"}
+
+
+def test_a_declared_comparator_is_built_with_what_it_needs():
+    methods = comparators(EXPERTS, ["x"], 100, random_state=7)
+    assert methods["CondKDE"].get_params() == {"inputs": ["x"]}
+    assert methods["stack"].get_params() == {"experts": EXPERTS, "random_state": 7}
+    given = {"experts": EXPERTS, "inputs": ["x"], "random_state": 7}
+    for name in ("BME", "DeepEns", "NGBoost", "QRF"):
+        assert given.items() <= methods[name].get_params().items()

@@ -1,7 +1,7 @@
 """The command ``bne``; it needs the extra ``cli``.
 
-Every command reads tables, calls the Python interface and writes tables. What goes wrong is said in
-one line, with a remedy; ``--debug`` shows where.
+Every command reads tables, calls the Python interface and writes tables. An error is shown in one
+line that says what to do; ``--debug`` shows the traceback.
 """
 
 import functools
@@ -15,48 +15,70 @@ from typing import Annotated, Any
 import typer
 
 app: typer.Typer = typer.Typer(
-    help="Bayesian Nonparametric Ensemble: combine models, and learn why the prediction is unsure.",
+    help="Bayesian Nonparametric Ensemble: combine models, and learn why they are uncertain.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
 
 EXPECTED = (ValueError, OSError, ModuleNotFoundError)
-"""What bad input may raise; anything else is a defect and shows its traceback."""
+"""Errors that bad input may cause. Any other error is a defect, and its traceback is shown."""
 
 Data = Annotated[Path, typer.Argument(help="Table: .csv, .csv.gz, .parquet, .nc or .zarr.")]
-Target = Annotated[str, typer.Option(help="Column of the observed quantity.")]
-Models = Annotated[list[str], typer.Option("--model", help="Column of a model's prediction.")]
+Target = Annotated[str, typer.Option(help="Column of the observed outcome.")]
+Models = Annotated[
+    list[str],
+    typer.Option("--model", help="Column of a model's predictions; repeat it for each model."),
+]
 Inputs = Annotated[
     str,
     typer.Option(
-        help="Columns that the models' shared error may depend on, separated by commas; without "
-        "them no such error is looked for."
+        help="Columns, separated by commas, that an error shared by all models may depend on. "
+        "Without them no shared error is looked for."
     ),
 ]
 Output = Annotated[Path, typer.Option("-o", "--output", help="File to write.")]
-Seed = Annotated[int, typer.Option(help="Same seed, same numbers.")]
-Jobs = Annotated[int, typer.Option(help="Chains, data sets or blocks of rows at a time.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.")]
+Seed = Annotated[
+    int, typer.Option(help="Seed of all random numbers; the same seed gives the same results.")
+]
+Jobs = Annotated[
+    int, typer.Option(help="Number of chains, data sets or blocks of rows to work on at a time.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress bar.")]
 Draws = Annotated[int, typer.Option(help="Posterior draws of each chain.")]
 Warmup = Annotated[int, typer.Option(help="Iterations of each chain before its first draw.")]
 Chains = Annotated[int, typer.Option(help="Number of chains.")]
-Acceptance = Annotated[float, typer.Option(help="Raise it towards 1 against divergences.")]
+Acceptance = Annotated[
+    float, typer.Option(help="Target acceptance rate; raise it towards 1 if there are divergences.")
+]
 Orthogonalize = Annotated[
     bool,
     typer.Option(
         "--orthogonalize",
-        help="Keep the residual clear of what the models themselves can express.",
+        help="Remove from the residual process what the weighted models can express themselves.",
     ),
 ]
 Degrees = Annotated[
-    bool, typer.Option(help="Measure longitude and latitude in kilometres when their names say so.")
+    bool,
+    typer.Option(help="Measure inputs named like `lon` and `lat` in kilometres, not in degrees."),
+]
+Partitions = Annotated[
+    int,
+    typer.Option(
+        help="Number of shards: parts of the rows that are sampled separately, for large data."
+    ),
+]
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder for checkpoints: a killed fit continues from there when it is repeated."
+    ),
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
 class Calibration(StrEnum):
-    """Constructions of G."""
+    """Constructions of the calibration function G."""
 
     logistic = "logistic"
     cgp = "cgp"
@@ -64,18 +86,29 @@ class Calibration(StrEnum):
 
 
 class LengthScales(StrEnum):
-    """How inputs are measured against one another."""
+    """Length-scales of the inputs: one for all of them, or one for each."""
 
     shared = "shared"
     per_input = "per_input"
 
 
-Construction = Annotated[Calibration, typer.Option(help="How G is built; `none` is much quicker.")]
-Lengths = Annotated[LengthScales, typer.Option(help="One length-scale for all inputs, or each.")]
+Construction = Annotated[
+    Calibration,
+    typer.Option(
+        help="Construction of the calibration function G; `none` leaves G out and is much faster."
+    ),
+]
+Lengths = Annotated[
+    LengthScales, typer.Option(help="One length-scale for all inputs, or one for each.")
+]
 
 
 def friendly(command: Callable[..., None]) -> Callable[..., None]:
-    """One line for what the user can mend, exit code 1; warnings in one line too."""
+    """Make a command show errors and warnings in one line each.
+
+    An error that the user can correct ends the command with exit code 1. The command gets the
+    option ``--debug``, which shows the traceback instead.
+    """
 
     @functools.wraps(command)
     def run(*args: Any, debug: bool = False, **options: Any) -> None:
@@ -95,6 +128,7 @@ def friendly(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _with_debug(command: Callable[..., None]) -> Any:
+    """Return the command's signature with the option ``--debug`` added."""
     import inspect
 
     signature = inspect.signature(command)
@@ -105,6 +139,7 @@ def _with_debug(command: Callable[..., None]) -> Any:
 
 
 def _show_warning(message: Any, *_: Any, **__: Any) -> None:
+    """Print a warning in one line."""
     typer.echo(f"Warning: {' '.join(str(message).split())}", err=True)
 
 
@@ -124,17 +159,13 @@ def fit(
     draws: Draws = 1000,
     target_acceptance: Acceptance = 0.95,
     degrees: Degrees = True,
-    partitions: Annotated[
-        int, typer.Option(help="Parts of the rows to sample side by side, for large data.")
-    ] = 1,
-    checkpoint: Annotated[
-        Path | None, typer.Option(help="Folder from which a killed fit goes on when repeated.")
-    ] = None,
+    partitions: Partitions = 1,
+    checkpoint: Checkpoint = None,
     seed: Seed = 0,
     jobs: Jobs = 2,
     quiet: Quiet = False,
 ) -> None:
-    """Fit the models' predictions to what was observed, and write a model file."""
+    """Fit the ensemble to the observed outcomes, and write a model file."""
     from bne.cli import tasks
 
     tasks.writable(output)
@@ -157,16 +188,16 @@ def fit(
 @app.command()
 @friendly
 def predict(
-    model: Annotated[Path, typer.Argument(help="Model file of `bne fit`.")],
+    model: Annotated[Path, typer.Argument(help="Model file that `bne fit` wrote.")],
     grid: Annotated[Path, typer.Argument(help="Table with the models' predictions and inputs.")],
     output: Output = Path("predictions.csv"),
     quantiles: Annotated[
-        str, typer.Option(help="Levels, separated by commas.")
+        str, typer.Option(help="Levels of the quantiles, separated by commas.")
     ] = "0.05,0.25,0.5,0.75,0.95",
     jobs: Jobs = 2,
     quiet: Quiet = False,
 ) -> None:
-    """Predict every row: mean, sd, quantiles, parts of the variance, probability of bias."""
+    """Predict every row of a table: mean, sd, quantiles, parts of the variance, bias."""
     from bne.cli import tasks
 
     tasks.writable(output)
@@ -183,9 +214,9 @@ def evaluate(
     model: Models,
     inputs: Inputs = "",
     folds: Annotated[int, typer.Option(help="Number of folds.")] = 5,
-    fold_column: Annotated[str, typer.Option(help="Column that says each row's fold.")] = "",
+    fold_column: Annotated[str, typer.Option(help="Column with the fold of each row.")] = "",
     blocks: Annotated[
-        bool, typer.Option(help="Folds are regions (k-means of the inputs).")
+        bool, typer.Option(help="Make every fold a region of the inputs (k-means).")
     ] = False,
     calibration: Construction = Calibration.logistic,
     orthogonalize: Orthogonalize = False,
@@ -197,7 +228,10 @@ def evaluate(
     jobs: Jobs = 2,
     quiet: Quiet = False,
 ) -> None:
-    """Score held-out rows: CRPS, RMSE and coverage, beside each model and their mean."""
+    """Score the ensemble on held-out rows: CRPS, RMSE and coverage.
+
+    Each model alone, and the equal-weight mean of the models, are scored as well.
+    """
     from bne.cli import tasks
 
     if output is not None:
@@ -214,15 +248,18 @@ def evaluate(
 @app.command()
 @friendly
 def report(
-    model: Annotated[Path, typer.Argument(help="Model file of `bne fit`.")],
+    model: Annotated[Path, typer.Argument(help="Model file that `bne fit` wrote.")],
     grid: Annotated[
-        Path | None, typer.Argument(help="Rows to show; without it the training rows.")
+        Path | None,
+        typer.Argument(help="Table with the rows to show; by default the training rows."),
     ] = None,
     output: Output = Path("report.html"),
-    title: Annotated[str, typer.Option(help="Heading.")] = "What the models say together",
+    title: Annotated[
+        str, typer.Option(help="Heading of the page.")
+    ] = "What the models say together",
     quiet: Quiet = False,
 ) -> None:
-    """Write one HTML page with prediction, uncertainty, bias, weights and calibration."""
+    """Write an HTML page that shows prediction, uncertainty, bias, weights and calibration."""
     from bne.cli import tasks
 
     tasks.writable(output)
@@ -239,7 +276,7 @@ def demo(
     rows: Annotated[int, typer.Option(help="Number of rows.")] = 100,
     seed: Seed = 1,
 ) -> None:
-    """Write a table to try the other commands on: the paper's 1-D experiment."""
+    """Write a table of simulated data, the paper's 1-D experiment, to try the other commands on."""
     from bne.cli import tasks
 
     tasks.write_demo(output, rows, seed)
@@ -252,15 +289,17 @@ def demo(
 @app.command()
 @friendly
 def reproduce(
-    figure: Annotated[str, typer.Argument(help="fig2 ... fig5, real, page or all.")],
+    figure: Annotated[
+        str, typer.Argument(help="fig2, fig3, fig4, fig5, real, all, or page (no fits).")
+    ],
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Folder of tables and pictures.")
     ] = Path("docs/results"),
-    repeats: Annotated[int, typer.Option(help="Simulated data sets of every kind.")] = 50,
+    repeats: Annotated[int, typer.Option(help="Number of simulated data sets of each kind.")] = 50,
     jobs: Jobs = 2,
     quiet: Quiet = False,
 ) -> None:
-    """Run one of the paper's experiments; works in a checkout of the sources only."""
+    """Run an experiment of the paper, like `make paper`; this needs a checkout of the sources."""
     from bne.cli import tasks
 
     tasks.reproduce(figure, output, repeats, jobs, quiet)
@@ -271,7 +310,7 @@ def reproduce(
 def main(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
-    """Combine models of one quantity, calibrate the prediction, and learn why it is unsure."""
+    """Combine models of one quantity, calibrate the prediction, and learn why it is uncertain."""
     if version:
         from bne import __version__
 
@@ -282,6 +321,7 @@ def main(
 def _settings(
     calibration: Calibration, draws: int, seed: int, jobs: int, quiet: bool
 ) -> dict[str, Any]:
+    """Return the arguments of `BNERegressor` that `fit` and `evaluate` share."""
     return {
         "calibration": None if calibration is Calibration.none else calibration.value,
         "draws": draws,

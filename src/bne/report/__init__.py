@@ -1,4 +1,4 @@
-"""One self-contained HTML page about a fitted model."""
+"""One HTML page about a fitted model, which loads nothing else."""
 
 from bne.report.page import LAYERS, training_frame, write_report
 
