@@ -62,9 +62,10 @@ def sampled(x, F, y, priors=PRIORS):
     grid = length_scale_grid(priors.ell, 32)
     feature_map = make_feature_map(resolve_kernel("matern32"), x, grid)
     terms = [Weights(), Residual(feature_map, None, TermPrior(ell=priors.ell))]
-    data = training(Rows(x, F), y, terms)._replace(priors=priors)
+    rows = Rows(x, F)
+    data = training(rows, y, terms)._replace(priors=priors)
     run = Run(SamplerSettings(4, 500, 1500, 0.8, 2))
-    stage, _ = sample_gaussian(data, terms, run, np.random.SeedSequence(shifted(0)))
+    stage, _ = sample_gaussian(rows, data, terms, run, np.random.SeedSequence(shifted(0)))
     return stage.draws.position
 
 

@@ -108,7 +108,8 @@ class ClosedForm(NamedTuple):
         S, width = self.mean.shape
         log_ell = next((s.log_ell for s in self.scales if s.log_ell is not None), np.zeros(S))
         first, w = interpolation(log_ell, grid)
-        K = self.roots[0].shape[1]
+        fixed = [s.log_ell is None for s in self.scales]
+        K = self.roots[sum(fixed) - 1].shape[1]
         widths = np.diff([0, *(roots.shape[1] for roots in self.roots)])
         each = [np.repeat(s.scale[:, None], m, 1) for s, m in zip(self.scales, widths, strict=True)]
         scale = np.concatenate(each, axis=1)
@@ -119,7 +120,7 @@ class ClosedForm(NamedTuple):
                 for d in range(4 - p):
                     weight = w[s, p] * w[s, p + d] * (1.0 if d == 0 else 2.0)
                     forms[first[s] + p, d] += weight * covariance
-        alone = self.roots[0] * scale[:, None, :K]
+        alone = self.roots[sum(fixed) - 1] * scale[:, None, :K]
         covariance_alone = np.mean(alone.transpose(0, 2, 1) @ alone, axis=0)
         scaled = scale * self.mean
         return AveragedForm(self, log_ell, grid, scaled, forms, covariance_alone)
@@ -187,8 +188,7 @@ def closed_form(stage: Stage, shard: Shard, limit: int = HYPERPARAMETER_DRAWS) -
     if mover is not None:
         table = mover.tabulate(rows.part(places.first))
     grams = gram_table(f, shard.y, table, grid, places).repeated(shard.power)
-    K = f.shape[1]
-    widths = [K] if mover is None else [K, table.shape[2]]
+    widths = [term.tabulate(rows.part(slice(0, 1))).shape[2] for term in terms]
     means, roots = [], [[] for _ in terms]
     for s in range(len(kept)):
         ell = next((own.log_ell[s] for own in scales if own.log_ell is not None), 0.0)

@@ -56,7 +56,7 @@ class Design(NamedTuple):
     Attributes
     ----------
     terms : list of Term
-        The mean is their sum. The stage "ensemble" has the first alone.
+        The mean is their sum. Terms with a length-scale come last; "ensemble" has the others.
     features : CalibrationFeatures or None
         Features of h; None is G = I.
     """

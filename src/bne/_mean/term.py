@@ -120,6 +120,22 @@ def fixed_features(terms: Sequence[Term], rows: Rows) -> Array:
     return np.ascontiguousarray(np.concatenate(columns, axis=1))
 
 
+def split_fixed(
+    terms: Sequence[Term], rows: Rows, coefficients: Array, scale: Array
+) -> dict[str, TermDraws]:
+    """Share the coefficients of `fixed_features` (S, K) out among their terms, by name.
+
+    These terms have one scale in common.
+    """
+    named, first = {}, 0
+    for term in terms:
+        if term.grid is None:
+            last = first + term.tabulate(rows).shape[2]
+            named[term.name] = TermDraws(coefficients[:, first:last], scale)
+            first = last
+    return named
+
+
 def priors_of(terms: Sequence[Term]) -> Priors:
     """Priors of the terms' hyperparameters, by their names."""
     by_name = {term.name: term.prior for term in terms}
