@@ -176,8 +176,10 @@ def _entropy_gaussian(moments: GaussianMoments) -> dict[str, Array]:
 
 def _by_term(names: Sequence[str], parts: Sequence[Array]) -> dict[str, Array]:
     """Parts by name; a term that a stage does not have has none of the uncertainty."""
-    absent = {name: np.zeros_like(parts[0]) for name in CLOSED}
-    return absent | dict(zip(names, parts, strict=True))
+    found = {name: np.zeros_like(parts[0]) for name in CLOSED}
+    for name, part in zip(names, parts, strict=True):
+        found[name] = found[name] + part
+    return found
 
 
 def _variance_full(draws: ConditionalDraws) -> dict[str, Array]:
