@@ -82,7 +82,7 @@ def bias(
         # a number of modes has no averages between two numbers: draws of all shards count alike
         join = np.concatenate if statistic == "modes" else average_draws
         averaged = (join(d) for d in zip(*shards, strict=True))
-        pieces.append([summarise(d, coverage) for d in averaged])
+        pieces.append([summarise_bias(d, coverage) for d in averaged])
     delta, G, total = (
         BiasSummary(*(np.concatenate(field) for field in zip(*summaries, strict=True)))
         for summaries in zip(*pieces, strict=True)
@@ -132,7 +132,7 @@ def number_of_modes(ratio: Ratio) -> Array:
     return np.sum(peak & (inner > 0.01 * np.max(p, axis=2, keepdims=True)), axis=2)
 
 
-def summarise(draws: Array, coverage: float) -> BiasSummary:
+def summarise_bias(draws: Array, coverage: float) -> BiasSummary:
     """Mean, central interval and P(D > 0) of draws (S, N)."""
     tail = 0.5 * (1.0 - coverage)
     lower, upper = np.quantile(draws, [tail, 1.0 - tail], axis=0)

@@ -9,7 +9,7 @@ from bne._base.typing import Array
 from bne._data.scaling import Scaling
 from bne._draws.posterior import Shard
 from bne._draws.stage import Stage
-from bne._law.conditional import log_likelihood
+from bne._law.conditional import log_likelihood_draws
 
 
 def to_datatree(stage: Stage, shard: Shard, scaling: Scaling, expert_names: list[str]) -> Any:
@@ -17,7 +17,7 @@ def to_datatree(stage: Stage, shard: Shard, scaling: Scaling, expert_names: list
     stage = stage.as_sampled()
     draws, rows = stage.draws, shard.rows
     named = _named(stage, shard, scaling, expert_names)
-    log_p = log_likelihood(stage, rows, shard.y) - np.log(scaling.y_scale)
+    log_p = log_likelihood_draws(stage, rows, shard.y) - np.log(scaling.y_scale)
     return arviz_base.from_dict(
         {
             "posterior": {k: draws.by_chain(v) for k, v in named.items()},

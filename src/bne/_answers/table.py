@@ -7,7 +7,7 @@ import numpy as np
 from joblib import delayed
 
 from bne._answers.best_weights import best_weights
-from bne._answers.bias import summarise
+from bne._answers.bias import summarise_bias
 from bne._answers.closed_form import AveragedForm
 from bne._answers.columns import QUANTILES, AtRows, columns
 from bne._answers.fitted import Fitted
@@ -20,7 +20,7 @@ from bne._data.scaling import Scaling
 from bne._draws.stage import Stage
 from bne._law.averaged import average_draws, make_law
 from bne._law.conditional import conditional_draws
-from bne._law.distribution import check_levels
+from bne._law.distribution import check_quantiles
 from bne._law.numerics import invert
 
 CHUNK = 128
@@ -68,7 +68,7 @@ class Answerer(NamedTuple):
             variance=variance,
             quantiles=dict(zip(self.levels, quantiles, strict=True)),
             parts=whole,
-            bias=summarise(average_draws([one.missed for one in found]), 0.9),
+            bias=summarise_bias(average_draws([one.missed for one in found]), 0.9),
         )
 
     def _of_shard(
@@ -111,7 +111,7 @@ class _OfShard(NamedTuple):
 
 def prepare(fitted: Fitted, quantiles: Sequence[float] = QUANTILES) -> Answerer:
     """Everything that does not depend on the rows."""
-    check_levels(quantiles)
+    check_quantiles(quantiles)
     wholes = fitted.thinned("full")
     weights = [best_weights(whole, fitted.posterior.rows) for whole in wholes]
     gaussians = [closed.averaged() for closed in fitted.closed("full")]

@@ -21,7 +21,7 @@ def check_outcomes(y: ArrayLike) -> Array:
     return y
 
 
-def check_rows(values: ArrayLike, shape: tuple[int, ...], name: str) -> Array:
+def check_shape(values: ArrayLike, shape: tuple[int, ...], name: str) -> Array:
     """An array of exactly this shape: nothing is broadcast."""
     values = np.asarray(values, dtype=float)
     if values.shape != shape:
@@ -46,8 +46,8 @@ def check_interval(y: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> tuple[Ar
     """Outcomes and the ends of their intervals, (N,) each."""
     y = check_outcomes(y)
     lower, upper = check_no_nan(lower, "lower"), check_no_nan(upper, "upper")
-    check_rows(lower, y.shape, "lower")
-    check_rows(upper, y.shape, "upper")
+    check_shape(lower, y.shape, "lower")
+    check_shape(upper, y.shape, "upper")
     if (lower > upper).any():
         raise ValueError(
             f"`lower` must not exceed `upper`; got {np.sum(lower > upper)} rows where "

@@ -190,16 +190,7 @@ def out_of_fold(
             f"The experts {sorted(regressors)} need features, but every column of X is a "
             "prediction. Add columns to X, or drop these experts."
         )
-    prefit = {
-        name
-        for name, est in regressors.items()
-        if isinstance(est, FrozenEstimator) or (isinstance(cv, str) and cv == "prefit")
-    }
-    for name in prefit:
-        check_is_fitted(
-            regressors[name],
-            msg=f"Expert {name!r} is used as fitted, but is not. Fit it first, or pass cv=5.",
-        )
+    prefit = _prefit(regressors, cv)
     to_fit = {name: est for name, est in regressors.items() if name not in prefit}
     folds = list(_splits(cv, seen, y, groups)) if to_fit else []
     jobs = [(name, est, split) for name, est in to_fit.items() for split in [*folds, None]]
@@ -221,6 +212,18 @@ def out_of_fold(
         if name in to_fit:
             f[:, k] = np.where(count > 0, total[name] / np.maximum(count, 1), np.nan)
     return fitted, f
+
+
+def _prefit(regressors: dict[str, Any], cv: Any) -> set[str]:
+    """Names of the regressors that are used as they are; each must be fitted."""
+    every = isinstance(cv, str) and cv == "prefit"
+    prefit = {name for name, est in regressors.items() if every or isinstance(est, FrozenEstimator)}
+    for name in prefit:
+        check_is_fitted(
+            regressors[name],
+            msg=f"Expert {name!r} is used as fitted, but is not. Fit it first, or pass cv=5.",
+        )
+    return prefit
 
 
 def _splits(cv: Any, X: Any, y: Array, groups: Any) -> Iterable[tuple[Any, Any]]:

@@ -114,7 +114,7 @@ def log_marginal(h: Hyperparameters, table: SpectralTable) -> Any:
     return weights @ values
 
 
-def log_prior(h: Hyperparameters, priors: Priors) -> Any:
+def log_hyperprior(h: Hyperparameters, priors: Priors) -> Any:
     """Log prior of the hyperparameters on the log scale."""
     return (
         half_normal_log_density(h.log_sigma_omega, priors.omega, jnp)
@@ -131,7 +131,7 @@ def log_collapsed_density(z: Any, data: tuple[SpectralTable, Any, Priors, Laplac
     """
     table, power, priors, whitening = data
     h = Hyperparameters(*whitening(z))
-    return power * log_marginal(h, table) + log_prior(h, priors)
+    return power * log_marginal(h, table) + log_hyperprior(h, priors)
 
 
 def excess_evidence(h: Hyperparameters, table: SpectralTable, power: float) -> Any:

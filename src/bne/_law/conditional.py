@@ -114,7 +114,7 @@ def conditional_draws(stage: Stage, rows: Rows) -> ConditionalDraws:
         return ConditionalDraws(stage.mu(rows), stage.draws.sigma_eps, ratio)
 
 
-def log_likelihood(stage: Stage, rows: Rows, y: Array) -> Array:
+def log_likelihood_draws(stage: Stage, rows: Rows, y: Array) -> Array:
     """Pointwise log likelihood in the model's units: (S, n)."""
     parts = []
     for part in chunks(len(y), stage.row_elements * stage.draws.size):

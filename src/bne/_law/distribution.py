@@ -19,7 +19,7 @@ from bne._law import numerics
 from bne._law.conditional import ConditionalDraws, by_row, chunks
 
 
-def check_levels(levels: ArrayLike) -> None:
+def check_quantiles(levels: ArrayLike) -> None:
     """Of quantiles: in (0, 1)."""
     levels = np.asarray(levels, dtype=np.float64)
     bad = levels[~((levels > 0) & (levels < 1))]
@@ -86,7 +86,7 @@ class Law(ABC):
     def ppf(self, q: ArrayLike) -> Array:
         """Quantiles: the inverse of the CDF."""
         levels, shape = self._broadcast(q)
-        check_levels(levels)
+        check_quantiles(levels)
         return self._quantiles(levels).reshape(shape)
 
     def median(self) -> Array:

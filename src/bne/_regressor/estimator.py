@@ -1,4 +1,7 @@
-"""`BNERegressor`: validate, delegate, return. No maths."""
+"""`BNERegressor`: validate, delegate, return. No maths.
+
+This file is long because a third of it documents parameters.
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
@@ -11,9 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from bne._base.typing import Array
 from bne._data import experts
-from bne._data.validation import check_rows, drop_unpredicted, unchanged_by_failure, warn_constant
+from bne._data.validation import check_rows, unchanged_by_failure
 from bne._process.kernels import KernelFunction
+from bne._regressor.labels import index_of, labelled
 from bne._regressor.settings import check_settings
+from bne._regressor.training_rows import predict_training_rows
 
 if TYPE_CHECKING:
     from bne._answers.fitted import Fitted
@@ -88,7 +93,8 @@ class BNERegressor(RegressorMixin, BaseEstimator):
     >>> from bne.datasets import make_wave_1d
     >>> data = make_wave_1d(60, random_state=0)
     >>> columns = ["rbf_short", "rbf_long", "periodic"]
-    >>> model = BNERegressor([(c, c) for c in columns], inputs=["x"], chains=2, random_state=0)
+    >>> quick = {"chains": 2, "warmup": 100, "draws": 100, "random_state": 0}
+    >>> model = BNERegressor([(c, c) for c in columns], inputs=["x"], **quick)
     >>> model.fit(data.X, data.y).predict(data.X).shape
     (60,)
     """
@@ -169,41 +175,17 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         """
         check_settings(self)
         with unchanged_by_failure(self):
-            self._sample(*self._predict_training_rows(X, y, groups))
+            self._sample(*predict_training_rows(self, X, y, groups))
         return self
-
-    def _predict_training_rows(
-        self, X: Any, y: ArrayLike, groups: Any
-    ) -> tuple[Array, Array, Array, tuple[int, int] | None]:
-        """Fit the experts: inputs, predictions, outcomes, and which inputs are degrees."""
-        X, y = check_rows(self, X, y, reset=True)
-        estimators = experts.check_estimators(
-            experts.default_estimators(len(y)) if self.estimators is None else self.estimators
-        )
-        names = getattr(self, "feature_names_in_", None)
-        columns = experts.resolve_columns(estimators, self.inputs, names, self.n_features_in_)
-        fitted, f = experts.out_of_fold(
-            estimators, columns, X, y, cv=self.cv, groups=groups, n_jobs=self.n_jobs
-        )
-        x = experts.numeric(X, columns.inputs)
-        x, f, y = drop_unpredicted(x, f, y)
-        self.expert_names_: list[str] = [name for name, _ in estimators]
-        self.estimators_ = fitted
-        self.columns_ = columns
-        warn_constant(self.expert_names_, f)
-        geographic = experts.resolve_geographic(
-            self.geographic, columns.inputs, names, self.n_features_in_, x
-        )
-        return x, f, y, geographic
 
     def _sample(self, x: Array, f: Array, y: Array, geographic: tuple[int, int] | None) -> None:
         """Sample the posterior of every stage."""
-        from bne._regressor.sampling import sample
+        from bne._regressor.sampling import sample_model
 
         self.n_rows_: int = len(y)
         self.scaling_: Scaling
         self.posterior_: Posterior
-        self.scaling_, self.posterior_ = sample(self, x, f, y, geographic)
+        self.scaling_, self.posterior_ = sample_model(self, x, f, y, geographic)
         stages = self.posterior_.stages("full")
         self.weights_: Array = np.mean([stage.draws.omega for stage in stages], axis=(0, 1))
 
@@ -215,7 +197,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
     def predict_interval(self, X: Any, coverage: float = 0.9) -> Any:
         """Central predictive interval: columns ``lower`` and ``upper``, (N, 2)."""
         ends = np.column_stack(self.predict_distribution(X).interval(coverage))
-        return _labelled(ends, ["lower", "upper"], X)
+        return labelled(ends, ["lower", "upper"], X)
 
     def predict_quantiles(self, X: Any, quantiles: ArrayLike = (0.05, 0.5, 0.95)) -> Any:
         """Predictive quantiles, one column a level: (N, Q)."""
@@ -224,7 +206,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
             raise ValueError(f"`quantiles` must be a list of levels; got shape {levels.shape}.")
         distribution = self.predict_distribution(X)
         values = distribution.ppf(np.tile(levels, (len(distribution), 1)))
-        return _labelled(values, list(levels), X)
+        return labelled(values, list(levels), X)
 
     def predict_distribution(self, X: Any, stage: str = "full") -> "Law":
         """Predictive distribution at the rows of X.
@@ -267,7 +249,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
             errors=parts.errors,
             mean=mean,
             measure=measure,
-            index=_index(X, mean),
+            index=index_of(X, mean),
         )
 
     def detect_bias(
@@ -304,7 +286,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
 
         statistic = check_statistic(statistic)
         summaries = bias(self._fitted(), self._rows(X), statistic, coverage)
-        return BiasReport(*summaries, statistic, threshold, _index(X, summaries[0].mean))
+        return BiasReport(*summaries, statistic, threshold, index_of(X, summaries[0].mean))
 
     def explain_weights(self, stage: str = "full", coverage: float = 0.9) -> pd.DataFrame:
         """Posterior of each expert's weight, and the share of the ensemble's variance it carries.
@@ -344,7 +326,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
 
     def save(self, path: Any, *, include_estimators: bool = False) -> None:
         """Write the fitted model to one file, which `bne.load` reads; see `bne.io.save`."""
-        from bne.io import save
+        from bne._storage.archive import save
 
         save(self, path, include_estimators=include_estimators)
 
@@ -374,15 +356,3 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         f = experts.predict_experts(self.expert_names_, self.estimators_, self.columns_, X)
         x = experts.numeric(X, self.columns_.inputs)
         return Rows(self.scaling_.inputs(x), self.scaling_.outcome(f))
-
-
-def _labelled(values: Array, columns: list[Any], X: Any) -> Any:
-    """A frame with X's index when X is a frame."""
-    if isinstance(X, pd.DataFrame):
-        return pd.DataFrame(values, index=X.index, columns=columns)
-    return values
-
-
-def _index(X: Any, values: Array) -> pd.Index:
-    """X's index when X is a frame, else 0, 1, ..."""
-    return X.index if isinstance(X, pd.DataFrame) else pd.RangeIndex(len(values))

@@ -30,7 +30,7 @@ SAMPLING = (
 """Parameters that the draws depend on."""
 
 
-def sample(
+def sample_model(
     model: Any, x: Array, f: Array, y: Array, geographic: tuple[int, int] | None
 ) -> tuple[Scaling, Posterior]:
     """Sample the posterior of every stage, and warn where it cannot be trusted yet."""

@@ -20,8 +20,8 @@ import jax
 import numpy as np
 
 from bne import __version__
+from bne._base.files import atomic
 from bne._base.typing import Array
-from bne.io import atomic
 
 INTERVAL = 2.0
 """Seconds between two writes of a chain."""

@@ -18,7 +18,7 @@ MAX_PILOT_R_HAT = 1.1
 """Of a pilot only means are used."""
 
 
-def summarise(quantities: dict[str, Array]) -> pd.DataFrame:
+def summarise_chains(quantities: dict[str, Array]) -> pd.DataFrame:
     """Mean, sd, ESS and R-hat of named quantities (chain, draw), by ArviZ."""
     rows = {}
     for name, values in quantities.items():
@@ -40,7 +40,7 @@ def health(
     quantities: Sequence[dict[str, Array]], statistics: Sequence[dict[str, Array]]
 ) -> tuple[pd.DataFrame, dict[str, Array]]:
     """Diagnostics of every shard, one below the other, and the sampler's statistics, joined."""
-    tables = [summarise(named) for named in quantities]
+    tables = [summarise_chains(named) for named in quantities]
     if len(tables) > 1:
         tables = [t.rename(index=lambda n, i=i: f"shard {i}: {n}") for i, t in enumerate(tables)]
     joined = {k: np.concatenate([one[k] for one in statistics]) for k in statistics[0]}
@@ -71,7 +71,7 @@ def warn_if_unhealthy(stage: str, table: pd.DataFrame, statistics: dict[str, Arr
         problems.append(f"E-BFMI {energy:.2f} (< {MIN_BFMI}): raise `warmup`")
     if problems:
         message = "; ".join(problems)
-        warnings.warn(f"The {stage} stage: {message}.", SamplingWarning, stacklevel=4)
+        warnings.warn(f"The {stage} stage: {message}.", SamplingWarning, stacklevel=5)
 
 
 def _named(values: pd.Series, limit: float, most: int = 3) -> str:
@@ -82,11 +82,11 @@ def _named(values: pd.Series, limit: float, most: int = 3) -> str:
 
 def warn_if_unsettled(quantities: dict[str, Array]) -> None:
     """Warn where the chains of a pilot, whose hyperparameters all shards get, do not agree."""
-    worst = summarise(quantities)["r_hat"].max()
+    worst = summarise_chains(quantities)["r_hat"].max()
     if worst > MAX_PILOT_R_HAT:
         warnings.warn(
             f"The pilot that finds the shards' hyperparameters has R-hat up to {worst:.2f} "
             f"(> {MAX_PILOT_R_HAT}): raise `warmup`.",
             SamplingWarning,
-            stacklevel=5,
+            stacklevel=7,
         )

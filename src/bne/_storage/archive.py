@@ -11,9 +11,9 @@ import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,9 +21,6 @@ from bne._base.files import atomic
 from bne._storage import codec
 from bne._storage.errors import ModelFileError
 from bne._storage.netcdf import ARRAYS, from_netcdf, to_netcdf
-
-if TYPE_CHECKING:
-    from bne._regressor import BNERegressor
 
 FORMAT = 3
 """Number of the layout that is written. 3 has versioned tags in place of class names."""
@@ -36,7 +33,7 @@ FITTED = ("expert_names_", "columns_", "n_rows_", "scaling_", "posterior_", "wei
 DESCRIPTION, ESTIMATORS = "model.json", "estimators.skops"
 
 
-def save(model: "BNERegressor", path: str | Path, *, include_estimators: bool = False) -> None:
+def save(model: Any, path: str | Path, *, include_estimators: bool = False) -> None:
     """Write a fitted model to one file; an existing one is replaced whole or not at all.
 
     Parameters
@@ -77,24 +74,24 @@ def save(model: "BNERegressor", path: str | Path, *, include_estimators: bool = 
             archive.writestr(name, data)
 
 
-def load(path: str | Path, *, trusted: Sequence[str] = ()) -> "BNERegressor":
+def load_as(kind: Callable[..., Any], path: str | Path, trusted: Sequence[str] = ()) -> Any:
     """Read a model that `save` wrote; predictions are the same to the last digit.
 
     Parameters
     ----------
+    kind : class
+        `BNERegressor`, which is made with the stored parameters.
     trusted : list of str
         Types that stored experts may hold beyond those skops trusts by itself. Loading a file never
         runs code of its own.
     """
-    from bne._regressor.estimator import BNERegressor
-
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"There is no model file {str(path)!r}.")
     try:
         description, members = _read(path)
         arrays = from_netcdf(members[ARRAYS])
-        model = BNERegressor(**_constructor_arguments(description["parameters"]))
+        model = kind(**_constructor_arguments(description["parameters"]))
         for name in FITTED:
             setattr(model, name, codec.decode(description["state"][name], arrays))
         model.n_features_in_ = int(description["n_features"])
@@ -151,7 +148,7 @@ def _refuse_bombs(members: list[zipfile.ZipInfo], size: int, damaged: str) -> No
         raise ModelFileError(f"{damaged}: its members claim more than its {size:,} bytes.")
 
 
-def _parameters(model: "BNERegressor") -> dict[str, Any]:
+def _parameters(model: Any) -> dict[str, Any]:
     """Constructor arguments that JSON can hold; regressors and random states are left out."""
     parameters = model.get_params(deep=False)
     experts = parameters["estimators"] or [(name, None) for name in model.expert_names_]

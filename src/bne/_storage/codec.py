@@ -57,13 +57,13 @@ READERS: dict[str, Callable[..., Any]] = {tag: kind for kind, tag in TAGS.items(
     "Columns": Columns,
     "FeatureMap": FeatureMap,
     "InverseGamma": InverseGamma,
-    "Posterior": format2.posterior,
+    "Posterior": format2.read_posterior,
     "Priors": Priors,
     "Residual": Residual,
     "Rows": Rows,
     "Scaling": Scaling,
-    "Stage": format2.stage,
-    "StageDraws": format2.stage_draws,
+    "Stage": format2.read_stage,
+    "StageDraws": format2.read_stage_draws,
 }
 """What makes an object of each tag from its fields; format 2 has class names in place of tags."""
 

@@ -17,7 +17,7 @@ from bne._mean.term import TermDraws
 from bne._mean.weights import Weights
 
 
-def stage_draws(
+def read_stage_draws(
     *,
     sigma_eps: Array,
     position: Array,
@@ -33,7 +33,7 @@ def stage_draws(
     return StageDraws(named, sigma_eps, position, statistics, calibration)
 
 
-def stage(
+def read_stage(
     *, draws: StageDraws, residual: Residual | None, features: CalibrationFeatures | None
 ) -> Stage:
     """Make a list of terms from the residual, which may be None."""
@@ -41,7 +41,7 @@ def stage(
     return Stage(draws, terms, features)
 
 
-def posterior(
+def read_posterior(
     *,
     stages: dict[str, Stage],
     rows: Rows,

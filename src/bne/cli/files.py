@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from bne.io import atomic
+from bne._base.files import atomic
 
 KINDS = {
     ".csv": "csv",

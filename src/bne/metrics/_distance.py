@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.integrate import trapezoid
 from scipy.stats import norm
 
-from bne._base.checks import check_grid, check_rows
+from bne._base.checks import check_grid, check_shape
 from bne._base.typing import Array
 from bne.metrics._rows import mean_or_rows, rowwise
 
@@ -105,4 +105,4 @@ def _count_rows(*distributions: Any) -> int:
 def _cdf(distribution: Any, y_grid: Array) -> Array:
     if hasattr(distribution, "cdf"):
         return rowwise(distribution, "cdf", y_grid)
-    return check_rows(distribution(y_grid), y_grid.shape, "the CDF")
+    return check_shape(distribution(y_grid), y_grid.shape, "the CDF")

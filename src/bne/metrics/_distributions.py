@@ -8,7 +8,7 @@ import numpy as np
 import scoringrules
 from numpy.typing import ArrayLike
 
-from bne._base.checks import check_outcomes, check_rows
+from bne._base.checks import check_outcomes, check_shape
 from bne._base.typing import Array
 from bne.metrics._rows import mean_or_rows, rowwise
 
@@ -49,7 +49,7 @@ def crps(y: ArrayLike, distribution: Any, *, reduce: bool = True) -> float | Arr
     """
     y = check_outcomes(y)
     if hasattr(distribution, "crps"):
-        scores = check_rows(distribution.crps(y), y.shape, "distribution.crps(y)")
+        scores = check_shape(distribution.crps(y), y.shape, "distribution.crps(y)")
     else:
         shape = (len(y), len(CRPS_LEVELS))
         quantiles = rowwise(distribution, "ppf", np.broadcast_to(CRPS_LEVELS, shape))
@@ -86,7 +86,7 @@ def log_score(y: ArrayLike, distribution: Any, *, reduce: bool = True) -> float 
     0.9189
     """
     y = check_outcomes(y)
-    logpdf = check_rows(distribution.logpdf(y), y.shape, "distribution.logpdf(y)")
+    logpdf = check_shape(distribution.logpdf(y), y.shape, "distribution.logpdf(y)")
     return mean_or_rows(-logpdf, reduce)
 
 
@@ -114,7 +114,7 @@ def pit(y: ArrayLike, distribution: Any) -> Array:
     array([0.5, 0.5])
     """
     y = check_outcomes(y)
-    return check_rows(distribution.cdf(y), y.shape, "distribution.cdf(y)")
+    return check_shape(distribution.cdf(y), y.shape, "distribution.cdf(y)")
 
 
 def crps_scorer(estimator: Any, X: Any, y: ArrayLike) -> float:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from scipy.stats.distributions import rv_frozen
 
-from bne._base.checks import check_rows
+from bne._base.checks import check_shape
 from bne._base.typing import Array
 
 
@@ -15,11 +15,11 @@ def rowwise(distribution: Any, method: str, values: Array) -> Array:
     if isinstance(distribution, rv_frozen):
         # SciPy aligns parameters of shape (N,) with the last axis of the values. Rows are our
         # first axis, so the values are transposed.
-        check_rows(function(values[:, 0]), values.shape[:1], f"distribution.{method}")
+        check_shape(function(values[:, 0]), values.shape[:1], f"distribution.{method}")
         answer = np.transpose(function(values.T))
     else:
         answer = function(values)
-    return check_rows(answer, values.shape, f"distribution.{method}")
+    return check_shape(answer, values.shape, f"distribution.{method}")
 
 
 def mean_or_rows(scores: Any, reduce: bool) -> float | Array:

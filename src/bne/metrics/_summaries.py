@@ -13,7 +13,7 @@ from bne._base.checks import (
     check_levels,
     check_no_nan,
     check_outcomes,
-    check_rows,
+    check_shape,
 )
 from bne._base.typing import Array
 from bne.metrics._rows import mean_or_rows
@@ -102,7 +102,7 @@ def pinball_loss(
             "one level per column of `quantiles`."
         )
     quantiles = check_no_nan(quantiles, "quantiles")
-    check_rows(quantiles, y.shape + levels.shape, "quantiles")
+    check_shape(quantiles, y.shape + levels.shape, "quantiles")
     outcomes = y.reshape(y.shape + (1,) * levels.ndim)
     losses = scoringrules.quantile_score(outcomes, quantiles, levels, backend="numpy")
     return mean_or_rows(losses, reduce)

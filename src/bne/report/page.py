@@ -13,9 +13,9 @@ import pandas as pd
 from plotly.offline import get_plotlyjs
 
 from bne import BNERegressor, __version__
+from bne._base.files import atomic
 from bne._base.typing import Array
 from bne._regressor.wide_table import wide_table
-from bne.io import atomic
 from bne.report import figures as _report_figures
 from bne.report._places import Places
 

@@ -9,7 +9,7 @@ from scipy.special import ndtr, ndtri
 from bne import BNERegressor, SamplingWarning
 from bne._answers import bias as _bias
 from bne._answers.best_weights import best_weights
-from bne._answers.bias import BiasSummary, summarise
+from bne._answers.bias import BiasSummary, summarise_bias
 from bne._answers.reports import BiasReport
 from bne._answers.weights import warn_if_collinear, weights_table
 from bne._calibration.base_law import quadrature
@@ -155,7 +155,7 @@ def test_number_of_modes():
 
 def test_probability_and_evidence():
     D = np.array([[1.0, -1.0, 0.0], [2.0, 1.0, 0.0], [3.0, -2.0, 0.0], [4.0, -2.0, 0.0]])
-    summary = summarise(D, 0.9)
+    summary = summarise_bias(D, 0.9)
     np.testing.assert_allclose(summary.prob_positive, [1, 0.25, 0.5])
     np.testing.assert_allclose(summary.evidence, [1, 0.5, 0])
 

@@ -18,7 +18,7 @@ from bne import BNERegressor, SamplingWarning
 from bne._data.rows import Rows
 from bne._process.interpolation import interpolate
 from bne._sampler import hmc as _sampling
-from bne._sampler.diagnostics import summarise, warn_if_unhealthy
+from bne._sampler.diagnostics import summarise_chains, warn_if_unhealthy
 from conftest import EXPERTS, shifted
 
 TINY = {"calibration": None, "chains": 2, "warmup": 60, "draws": 60, "random_state": shifted(0)}
@@ -103,12 +103,12 @@ def test_diagnostics_and_the_warning_that_names_the_remedy(wave):
 def test_the_warning_names_what_is_slowest():
     rng = np.random.default_rng(shifted(0))
     good, walk = rng.normal(size=(2, 4, 500))
-    table = summarise({"good": good, "walk": np.cumsum(walk, axis=1), "good too": walk})
+    table = summarise_chains({"good": good, "walk": np.cumsum(walk, axis=1), "good too": walk})
     statistics = {"diverging": np.zeros((4, 500), bool), "energy": good}
     with pytest.warns(SamplingWarning, match=r"R-hat.*: walk\): .*size.*: walk\): raise `draws`"):
         warn_if_unhealthy("full", table, statistics)
     names = {"good": good} | {f"walk{i}": np.cumsum(walk, axis=1) + i * good for i in range(5)}
-    table = summarise(names)
+    table = summarise_chains(names)
     slow = table["ess_bulk"].sort_values().index[:3]
     table["ess_tail"] = table["ess_bulk"]
     with pytest.warns(SamplingWarning, match=rf"400: {', '.join(slow)} and 2 more\)"):
