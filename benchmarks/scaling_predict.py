@@ -34,7 +34,7 @@ def predicted(rows):
         found = pd.read_parquet(files[2]).iloc[:: rows // 20]
     same = wide_table(model, grid.iloc[:: rows // 20])
     return {
-        "draws": len(model._thinned("full")[0].draws.omega),
+        "draws": len(table.prepare(model._fitted()).wholes[0].draws.sigma_eps),
         "seconds": seconds,
         "rows_per_second_per_core": rows / seconds / 2,
         "limit_rows_per_second": matmul_rate() / flops_per_row(model),
