@@ -1,6 +1,7 @@
-"""Bayesian Nonparametric Ensemble: combine models, calibrate, and learn why one is unsure.
+"""Bayesian Nonparametric Ensemble: combine models, calibrate, and see why one is unsure.
 
-Names are loaded when first used, so that ``import bne`` is quick and does not import jax.
+Public names are imported when they are first used, so that ``import bne`` is quick and does not
+import jax.
 """
 
 import importlib

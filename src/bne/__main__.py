@@ -1,14 +1,16 @@
-"""``bne`` and ``python -m bne``."""
+"""The command line: ``bne`` and ``python -m bne``."""
 
 import sys
 
 
 def main() -> None:
-    """Run the command, or say what it needs."""
+    """Run the command, or say which package is missing."""
     try:
         from bne.cli import app
     except ModuleNotFoundError as error:
-        sys.exit(f"The command `bne` needs {error.name}: install the extra `cli`")
+        sys.exit(
+            f"The command `bne` needs {error.name}, which is missing. Install the extra `cli`."
+        )
     app()
 
 

@@ -1,4 +1,4 @@
-"""Save fitted models to files, and load them; a model file is never a pickle."""
+"""Save fitted models to files, and load them. A model file is never a pickle."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,12 +12,15 @@ __all__ = ["ModelFileError", "atomic", "load", "save"]
 
 
 def load(path: str | Path, *, trusted: Sequence[str] = ()) -> BNERegressor:
-    """Read a model that `save` wrote; predictions are the same to the last digit.
+    """Read a model that `save` wrote. Its predictions are the same to the last digit.
+
+    Loading a file never runs code that the file holds.
 
     Parameters
     ----------
+    path : path
+        The model file.
     trusted : list of str
-        Types that stored experts may hold beyond those skops trusts by itself. Loading a file never
-        runs code of its own.
+        Types that stored regressors may contain, besides those that skops trusts by itself.
     """
     return load_as(BNERegressor, path, trusted)

@@ -1,4 +1,4 @@
-"""The weights under which the experts come nearest to the truth, draw by draw."""
+"""The best weights: those under which the experts come nearest to E[y|x], in every draw."""
 
 import numpy as np
 
@@ -8,17 +8,22 @@ from bne._draws.stage import Stage
 from bne._law.conditional import chunks, conditional_draws
 
 ALIKE = 1e-4
-"""Combinations of the experts that are smaller than this part of the largest are not weighted."""
+"""Cut-off for singular values of the experts' predictions, relative to the largest one.
+
+Combinations of experts that vary less than this get no weight. A lower cut-off would give experts
+that are nearly alike huge weights of opposite signs; a higher one would leave out real differences.
+"""
 
 WEIGHED_ROWS = 1000
-"""Rows at the most that the best weights are worked out from."""
+"""The best weights are found from at most this many rows: more rows take time and memory."""
 
 
 def best_weights(stage: Stage, rows: Rows) -> Array:
-    """Weights that come nearest to E[y|x] at these rows in every draw: (S, K).
+    """Find the weights that come nearest to E[y|x] at these rows, in every draw: (S, K).
 
-    They are found by least squares: what delta, G and the experts can all express is given to the
-    experts. Where rows are many, some of them, evenly spaced, are used.
+    They are found by least squares. So the experts get everything that they can express, even if
+    delta or G can express it, too. When there are more than `WEIGHED_ROWS` rows, evenly spaced ones
+    are used.
     """
     kept = np.linspace(0, len(rows.f) - 1, min(len(rows.f), WEIGHED_ROWS)).round().astype(int)
     rows = rows.part(kept)

@@ -1,14 +1,19 @@
 """Where the models are wrong, with a probability (section 3.1 of the paper).
 
-``D_delta`` is what delta changes about a statistic of y given x, ``D_G`` what G changes. For the
-mean, ``D_delta = delta(x)`` and ``D_G = integral of Phi - G(Phi) dy = E[y|x] - mu(x)`` (Eq. 5).
-Neither is known well: for skewed noise they have opposite signs, and delta takes up some of what
-the experts could say. The total is: what E[y|x] differs by from the experts under the weights that
-suit each draw best (`Stage.best_weights`).
+Three differences D are reported for a statistic of y given x:
 
-Other statistics compare F(y|x) with the Gaussian law N(mu, s^2), and delta has no part in them; s
-is the rows' typical standard deviation of y, which is known, where sigma_eps is known only together
-with the stretch of G.
+* ``D_delta`` is what the residual process delta changes. For the mean, ``D_delta = delta(x)``.
+* ``D_G`` is what the calibration function G changes. For the mean,
+  ``D_G = integral of Phi - G(Phi) dy = E[y|x] - mu(x)`` (Eq. 5).
+* The total. For the mean, it is E[y|x] minus the experts' sum under the weights that fit E[y|x]
+  best in each draw (`best_weights`).
+
+The verdict is about the total, because the data know neither D_delta nor D_G well: delta takes up
+part of what the experts could express, and for skewed noise the two have opposite signs.
+
+The other statistics compare F(y|x) with the Gaussian law N(mu, s^2), and delta has no part in them.
+Here s is the standard deviation of y in the draw, averaged over the training rows. The data know s
+well. They know sigma_eps only together with the stretch of G, so sigma_eps is not used for s.
 """
 
 from typing import NamedTuple
@@ -29,7 +34,7 @@ STATISTICS = ("mean", "variance", "skewness", "modes", "median")
 
 
 class BiasDraws(NamedTuple):
-    """Draws of D_delta, D_G and the total at N rows, in units of the statistic: (S, N) each."""
+    """Draws of D_delta, D_G and the total at N rows, in the unit of the statistic: (S, N) each."""
 
     delta: Array
     G: Array
@@ -37,9 +42,16 @@ class BiasDraws(NamedTuple):
 
 
 class BiasSummary(NamedTuple):
-    """Posterior of a difference D at N rows; all (N,).
+    """Posterior of a difference D at N rows.
 
-    ``prob_positive`` is P(D > 0), where draws equal to zero count half.
+    Attributes
+    ----------
+    mean : (N,)
+        Posterior mean of D.
+    lower, upper : (N,)
+        Ends of the central posterior interval of D.
+    prob_positive : (N,)
+        P(D > 0), the share of draws above zero. Draws equal to zero count half.
     """
 
     mean: Array
@@ -49,12 +61,12 @@ class BiasSummary(NamedTuple):
 
     @property
     def evidence(self) -> Array:
-        """``2 |P(D > 0) - 1/2|``: 0 says nothing, 1 says that the sign is certain."""
+        """``2 |P(D > 0) - 1/2|``: 0 means that the sign is unknown, 1 that it is certain."""
         return 2.0 * np.abs(self.prob_positive - 0.5)
 
 
 def check_statistic(statistic: str | float) -> str | float:
-    """A name of `STATISTICS`, or a quantile level in (0, 1)."""
+    """Return the statistic if it is one of `STATISTICS` or a level in (0, 1); else raise."""
     if isinstance(statistic, str):
         if statistic in STATISTICS:
             return statistic
@@ -69,7 +81,7 @@ def check_statistic(statistic: str | float) -> str | float:
 def bias(
     fitted: Fitted, rows: Rows, statistic: str | float, coverage: float
 ) -> tuple[BiasSummary, BiasSummary, BiasSummary]:
-    """Posterior of D_delta, D_G and the total at N rows, in chunks, averaged over shards."""
+    """Summarise D_delta, D_G and the total at N rows, in chunks, averaged over shards."""
     stages, train = fitted.thinned("full"), fitted.posterior.rows
     y_scale = fitted.scaling.y_scale
     weights = [best_weights(stage, train) if statistic == "mean" else None for stage in stages]
@@ -79,7 +91,7 @@ def bias(
             bias_draws(stage, rows.part(part), w, statistic, y_scale)
             for stage, w in zip(stages, weights, strict=True)
         ]
-        # a number of modes has no averages between two numbers: draws of all shards count alike
+        # a mean of numbers of modes need not be a number of modes: pool the draws of all shards
         join = np.concatenate if statistic == "modes" else average_draws
         averaged = (join(d) for d in zip(*shards, strict=True))
         pieces.append([summarise_bias(d, coverage) for d in averaged])
@@ -93,9 +105,17 @@ def bias(
 def bias_draws(
     stage: Stage, rows: Rows, weights: Array | None, statistic: str | float, y_scale: float
 ) -> BiasDraws:
-    """D_delta, D_G and the total in every draw; the mean's total is under these weights."""
+    """Find D_delta, D_G and the total in every draw (Eq. 5).
+
+    Parameters
+    ----------
+    weights : (S, K) array or None
+        The best weights of each draw. None for every statistic but the mean: then ``D_delta`` is 0
+        and the total is ``D_G``.
+    """
     here, calibration = conditional_draws(stage, rows), stage.draws.calibration
     stretch = np.ones(1) if calibration is None else calibration.stretch
+    # the statistic has the unit of y to this power
     power = {"variance": 2, "skewness": 0, "modes": 0}.get(str(statistic), 1)
     G = _changed_by_G(here, stretch[:, None], statistic) * y_scale**power
     if weights is None:
@@ -105,7 +125,7 @@ def bias_draws(
 
 
 def _changed_by_G(draws: ConditionalDraws, stretch: Array, statistic: str | float) -> Array:
-    """D_G of every draw, in the model's units: (S, n)."""
+    """Find D_G in every draw, in the model's units: (S, n)."""
     ratio, sigma = draws.ratio, draws.sigma_eps[:, None]
     if ratio is None:
         return np.zeros_like(draws.mu)
@@ -125,7 +145,10 @@ def _changed_by_G(draws: ConditionalDraws, stretch: Array, statistic: str | floa
 
 
 def number_of_modes(ratio: Ratio) -> Array:
-    """Maxima of the density of t on the nodes; those below 1% of the highest do not count."""
+    """Count the maxima of the density of t, among the nodes of its table, in every draw: (S, n).
+
+    Maxima below 1% of the highest one do not count: they are ripples in the tails.
+    """
     p = ratio.tables.nodes[..., 0]
     inner = p[:, :, 1:-1]
     peak = (inner > p[:, :, :-2]) & (inner >= p[:, :, 2:])
@@ -133,7 +156,7 @@ def number_of_modes(ratio: Ratio) -> Array:
 
 
 def summarise_bias(draws: Array, coverage: float) -> BiasSummary:
-    """Mean, central interval and P(D > 0) of draws (S, N)."""
+    """Find the mean, the central interval and P(D > 0) from draws (S, N)."""
     tail = 0.5 * (1.0 - coverage)
     lower, upper = np.quantile(draws, [tail, 1.0 - tail], axis=0)
     positive = np.mean(draws > 0, axis=0) + 0.5 * np.mean(draws == 0, axis=0)

@@ -1,4 +1,7 @@
-"""Means and variances of mu in closed form, for draws of the hyperparameters of stages 1 and 2."""
+"""Mean and variance of mu in closed form, given draws of the hyperparameters.
+
+This is possible in the Gaussian stages, `ensemble` (Eq. 1) and `additive` (Eq. 2).
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -17,21 +20,27 @@ from bne._process.features import process_draws
 from bne._process.interpolation import N_NODES, interpolate, interpolation
 
 HYPERPARAMETER_DRAWS = 200
-"""Closed forms are averaged over this many draws of the additive stage's hyperparameters."""
+"""Closed forms are averaged over this many draws of the hyperparameters, evenly spaced.
+
+Each of these draws costs a Cholesky factor. Fewer draws are quicker, but have a larger Monte-Carlo
+error.
+"""
 
 
 class GaussianMoments(NamedTuple):
-    """The mean of the model given its hyperparameters, S draws at N rows.
+    """Moments of mu given the hyperparameters, for S draws of them at N rows.
 
     Attributes
     ----------
     mean : (S, N)
         Posterior mean of mu.
     variances : (T, S, N)
-        Posterior variance of the sum of the first 1, 2, ... T terms, were there no others.
+        Entry t is the posterior variance of mu in the model that has only the first t + 1 terms.
+        `AveragedForm` gives its mean over the draws, (T, 1, N).
     sigma_eps : (S,)
+        Noise scale. `AveragedForm` gives its root mean square over the draws, (1,).
     parts : list of str
-        What the decomposition calls each term's part.
+        Name of each term's part in decompositions, T names.
     """
 
     mean: Array
@@ -41,25 +50,28 @@ class GaussianMoments(NamedTuple):
 
 
 class Scales(NamedTuple):
-    """Hyperparameters of one term, S draws: its scale, and its log length-scale or None."""
+    """Hyperparameters of one term: its scale (S,), and its log length-scale (S,) or None."""
 
     scale: Array
     log_ell: Array | None
 
 
 class ClosedForm(NamedTuple):
-    """Posteriors of theta for some draws of the hyperparameters.
+    """Posterior of the coefficients theta, for each of S draws of the hyperparameters.
 
     Attributes
     ----------
     terms : list of Term
+        The T terms of the mean.
     scales : list of Scales
         Hyperparameters of each term.
     sigma_eps : (S,)
+        Noise scale.
     mean : (S, M)
         Posterior mean of theta, the whitened coefficients of all terms.
     roots : list of (S, M_t, M_t)
-        For the first 1, 2, ... T terms alone: R with covariance ``R^T R`` of their coefficients.
+        Entry t holds R, where ``R^T R`` is the posterior covariance of the coefficients in the
+        model that has only the first t + 1 terms.
     """
 
     terms: Sequence[Term]
@@ -69,7 +81,7 @@ class ClosedForm(NamedTuple):
     roots: list[Array]
 
     def moments(self, rows: Rows) -> GaussianMoments:
-        """Means and variances of mu at N rows."""
+        """Find the mean and the variances of mu at N rows, in every draw."""
         tables = [term.tabulate(rows) for term in self.terms]
         mean = np.empty((len(self.sigma_eps), len(rows.f)))
         variances = self._left_out(rows)
@@ -83,18 +95,18 @@ class ClosedForm(NamedTuple):
 
     @property
     def parts(self) -> list[str]:
-        """What the decomposition calls each term's part."""
+        """Name of each term's part in decompositions."""
         return [term.part for term in self.terms]
 
     def _features(self, t: int, s: int, table: Array) -> Array:
-        """Scaled features of a term in one draw: (N, m)."""
+        """Scale the features of term t with the hyperparameters of draw s: (N, m)."""
         scale, log_ell = self.scales[t]
         if log_ell is None:
             return scale[s] * table[0]
         return scale[s] * interpolate(table, log_ell[s], self.terms[t].grid)
 
     def _left_out(self, rows: Rows) -> Array:
-        """Variance that the features leave out of the first 1, 2, ... T terms: (T, S, N)."""
+        """Find the variance that the features leave out of the first 1 ... T terms: (T, S, N)."""
         out = np.zeros((len(self.terms), len(self.sigma_eps), len(rows.f)))
         for t, (term, (scale, log_ell)) in enumerate(zip(self.terms, self.scales, strict=True)):
             if log_ell is not None:
@@ -102,7 +114,7 @@ class ClosedForm(NamedTuple):
         return out
 
     def averaged(self) -> "AveragedForm":
-        """What is left of it where only means over the draws are asked for."""
+        """Average the variances over the draws; `AveragedForm` says how."""
         mover = moving(self.terms)
         grid = np.arange(float(N_NODES)) if mover is None else mover.grid
         S, width = self.mean.shape
@@ -127,18 +139,24 @@ class ClosedForm(NamedTuple):
 class AveragedForm(NamedTuple):
     """A `ClosedForm` whose variances are averaged over the draws before any row is seen.
 
-    With ``b(ell) = [f, a(ell)]`` interpolated between nodes, ``b^T C b`` averaged over draws of
-    (ell, C) is a sum of quadratic forms ``b_j^T M_jd b_(j+d)``, some tens in place of 200.
+    In one draw the variance at a row is ``b^T C b``. Here ``b = [f, a(ell)]`` holds the features of
+    the row, and C is the posterior covariance of their coefficients. ``a(ell)`` is interpolated
+    between four nodes of the length-scale grid. So the average over the draws of (ell, C) is a sum
+    of quadratic forms ``b_j^T M_jd b_(j+d)`` in the features at pairs of nodes. There are a few
+    dozen of them, where the draws themselves need one each.
 
     Attributes
     ----------
     closed : ClosedForm
-    log_ell : (S,); grid : (J,)
-        Of the term whose features depend on a length-scale.
+        The closed form that is averaged.
+    log_ell : (S,)
+        Log length-scale of the term whose features depend on one; zeros if there is none.
+    grid : (J,)
+        Log length-scales of the nodes.
     mean : (S, K + m)
-        Posterior means of the coefficients, each times its term's scale.
+        Posterior mean of the coefficients, each times the scale of its term.
     forms : (J, 4, K + m, K + m)
-        M, for d = 0..3.
+        The matrices M_jd, for d = 0 ... 3.
     covariances : list of (K_t, K_t)
         Mean covariance of the coefficients of the first 1, 2, ... terms whose features never
         change, were there no others.
@@ -152,7 +170,7 @@ class AveragedForm(NamedTuple):
     covariances: list[Array]
 
     def moments(self, rows: Rows) -> GaussianMoments:
-        """Means of mu at N rows; variances and the noise variance are means over the draws."""
+        """Find the mean of mu in every draw, and the variances averaged over the draws."""
         f = fixed_features(self.closed.terms, rows)
         b = np.broadcast_to(f, (len(self.grid), *f.shape))
         mover = moving(self.closed.terms)
@@ -170,7 +188,7 @@ class AveragedForm(NamedTuple):
 
 
 def closed_form(stage: Stage, shard: Shard, limit: int = HYPERPARAMETER_DRAWS) -> ClosedForm:
-    """Posteriors of theta given evenly spaced draws of the hyperparameters of a Gaussian stage."""
+    """Find the posterior of theta given the hyperparameters, for at most `limit` draws of them."""
     draws = stage.draws
     kept = np.linspace(0, draws.size - 1, min(draws.size, limit)).round().astype(int)
     scales, terms = [], []
@@ -202,6 +220,6 @@ def closed_form(stage: Stage, shard: Shard, limit: int = HYPERPARAMETER_DRAWS) -
 
 
 def _root(theta: GaussianPosterior) -> Array:
-    """R with covariance ``R^T R``."""
+    """Return R, where ``R^T R`` is the covariance of theta."""
     L = theta.precision_factor
     return linalg.solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False)

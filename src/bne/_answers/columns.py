@@ -1,7 +1,7 @@
-"""The wide table of answers, a declaration for each column.
+"""The columns of the wide table of answers: each is declared once, in `columns`.
 
-A new column is a line of `COLUMNS`. The command line, the docs and the report take names, units and
-words from here.
+The command line, the docs and the report take names, units and descriptions from here. To add a
+column, add a line to `columns`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,22 +14,22 @@ from bne._answers.uncertainty import NAMES
 from bne._base.typing import Array
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-"""Levels of the quantiles that the table has where none are asked for."""
+"""Default levels of the quantiles: the median, and the ends of 50% and 90% intervals."""
 
 
 class AtRows(NamedTuple):
-    """What columns are made from, at n rows and in units of y.
+    """The answers from which the columns are made, at n rows and in units of y.
 
     Attributes
     ----------
     mean, variance : (n,)
-        Of the predictive law.
-    quantiles : dict of (n,)
-        By level.
-    parts : dict of (n,)
+        Mean and variance of the predictive distribution.
+    quantiles : dict of float to (n,)
+        Predictive quantiles, by level.
+    parts : dict of str to (n,)
         Parts of the variance, by name.
     bias : BiasSummary
-        What the experts under their best weights are wrong by.
+        E[y|x] minus the experts' sum under their best weights.
     """
 
     mean: Array
@@ -40,7 +40,7 @@ class AtRows(NamedTuple):
 
 
 class Column(NamedTuple):
-    """One column: its name, its unit, what it says, and how it is made."""
+    """One column: its name, its unit, what it says, and the function that makes it."""
 
     name: str
     unit: str
@@ -69,7 +69,7 @@ PART_TEXTS = {
 
 
 def columns(levels: Sequence[float] = QUANTILES) -> list[Column]:
-    """Declare the table's columns, in their order, with quantiles at these levels."""
+    """Declare the columns of the table, in their order, with quantiles at these levels."""
     return [
         Column("mean", "y", "Mean of the predictive distribution.", lambda at: at.mean),
         Column(
@@ -96,18 +96,18 @@ def columns(levels: Sequence[float] = QUANTILES) -> list[Column]:
 
 
 def column_names(levels: Sequence[float] = QUANTILES) -> list[str]:
-    """Names of the table's columns."""
+    """Return the names of the columns, in their order."""
     return [column.name for column in columns(levels)]
 
 
 def quantile_name(level: float) -> str:
-    """``q05`` for .05, ``q97.5`` for .975."""
+    """Name the column of a quantile: ``q05`` for .05, ``q97.5`` for .975."""
     percent = f"{100 * level:g}"
     return "q" + (percent.zfill(2) if "." not in percent else percent)
 
 
 def as_markdown(levels: Sequence[float] = QUANTILES) -> str:
-    """Lay the declarations out as a table for the docs."""
+    """Write the declarations as a Markdown table for the docs."""
     lines = ["| column | unit | what it says |", "| --- | --- | --- |"]
     lines += [f"| `{c.name}` | {c.unit} | {c.text} |" for c in columns(levels)]
     return "\n".join(lines)

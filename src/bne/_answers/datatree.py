@@ -1,4 +1,4 @@
-"""Posterior draws -> ArviZ DataTree, in the user's units and words."""
+"""Posterior draws as an ArviZ DataTree, in the user's units and words."""
 
 from typing import Any
 
@@ -13,7 +13,10 @@ from bne._law.conditional import log_likelihood_draws
 
 
 def to_datatree(stage: Stage, shard: Shard, scaling: Scaling, expert_names: list[str]) -> Any:
-    """Named quantities with dims (chain, draw, ...); log likelihood in the units of y."""
+    """Make a DataTree of one shard's draws, with dimensions (chain, draw, ...).
+
+    The log likelihood is that of y in the user's units.
+    """
     stage = stage.as_sampled()
     draws, rows = stage.draws, shard.rows
     named = _named(stage, shard, scaling, expert_names)
@@ -41,7 +44,7 @@ def to_datatree(stage: Stage, shard: Shard, scaling: Scaling, expert_names: list
 def _named(
     stage: Stage, shard: Shard, scaling: Scaling, expert_names: list[str]
 ) -> dict[str, Array]:
-    """Weights, hyperparameters, the mean and the residual, S values each."""
+    """Collect the weights, the hyperparameters, the mean and the residual, S draws each."""
     scale = scaling.y_scale
     named = {"weights": stage.draws.omega, "mean": scaling.undo_outcome(stage.mu(shard.rows))}
     for name, quantity in stage.named(expert_names).items():

@@ -1,4 +1,4 @@
-"""What `decompose`, `detect_bias` and `explain_weights` return: labelled arrays, plain words."""
+"""The objects that `decompose` and `detect_bias` return: labelled arrays and plain words."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from bne._base.typing import Array
 
 @dataclass(frozen=True, eq=False)
 class Decomposition:
-    """Uncertainty of y at N rows, split by where it comes from; every part is (N,).
+    """Uncertainty of y at N rows, split by where it comes from (Eq. 7); every part is (N,).
 
     ``total = aleatoric + epistemic``, and ``epistemic = parametric + structural_delta +
     structural_G + hyperparameters``. Entropies are in nats, variances in squared units of y.
@@ -23,12 +23,28 @@ class Decomposition:
 
     Attributes
     ----------
-    total, aleatoric, epistemic, parametric, structural_delta, structural_G, hyperparameters : (N,)
-    errors : dict
-        Monte-Carlo standard error of each.
+    total : (N,)
+        Uncertainty of a new observation.
+    aleatoric : (N,)
+        Noise: how much observations scatter by themselves.
+    epistemic : (N,)
+        What more data could reduce: the sum of the four parts that follow.
+    parametric : (N,)
+        The share of not knowing the weights of the models.
+    structural_delta : (N,)
+        The share of not knowing the residual process.
+    structural_G : (N,)
+        The share of not knowing the calibration function.
+    hyperparameters : (N,)
+        The share of not knowing the scales and length-scales.
+    errors : dict of str to (N,)
+        Monte-Carlo standard error of each part, by name.
     mean : (N,)
         Predictive mean.
     measure : {"entropy", "variance"}
+        The measure of uncertainty.
+    index : pandas.Index
+        Labels of the rows.
     """
 
     total: Array
@@ -44,16 +60,16 @@ class Decomposition:
     index: pd.Index
 
     def to_frame(self, errors: bool = False) -> pd.DataFrame:
-        """One column a part, and with `errors` one for the Monte-Carlo error of each."""
+        """Return a frame with a column for each part, and with `errors` one for each error."""
         columns = {name: getattr(self, name) for name in NAMES}
         if errors:
             columns |= {f"{name}_error": self.errors[name] for name in NAMES}
         return pd.DataFrame(columns, index=self.index)
 
     def bands(self, coverage: float = 0.9) -> pd.DataFrame:
-        """The band around the predictive mean that each part alone would give, were it Gaussian.
+        """Return the band around the mean that each part would give if it were alone and Gaussian.
 
-        Columns are (part, "lower") and (part, "upper"); NaN where a part is negative.
+        The columns are (part, "lower") and (part, "upper"). They are NaN where a part is negative.
         """
         if self.measure != "variance":
             raise ValueError(
@@ -80,17 +96,25 @@ QUANTILE_WORDS = ("quantile below the Gaussian fit", "quantile above the Gaussia
 
 @dataclass(frozen=True, eq=False)
 class BiasReport:
-    """Where the models are wrong about a statistic of y given x.
+    """Where the models are wrong about a statistic of y given x (Eq. 5).
+
+    Each `BiasSummary` has ``mean``, ``lower``, ``upper``, ``prob_positive`` and ``evidence``, (N,)
+    each.
 
     Attributes
     ----------
-    delta, G, total : BiasSummary
-        What the residual process and the calibration function change, and what the models under
-        their best weights are wrong by: ``mean``, ``lower``, ``upper``, ``prob_positive`` and
-        ``evidence``, (N,) each.
+    delta : BiasSummary
+        What the residual process changes.
+    G : BiasSummary
+        What the calibration function changes.
+    total : BiasSummary
+        The error of the models under their best weights.
     statistic : str or float
+        The statistic: a name, or a quantile level.
     threshold : float
-        Probability from which on the verdict speaks.
+        The verdict names a bias if its probability is at least this.
+    index : pandas.Index
+        Labels of the rows.
     """
 
     delta: BiasSummary
@@ -102,7 +126,7 @@ class BiasReport:
 
     @property
     def verdict(self) -> list[str]:
-        """A sentence for every row, about the total."""
+        """One sentence for every row, about the total."""
         words = WORDS.get(str(self.statistic), QUANTILE_WORDS)
         return [self._sentence(p, words) for p in self.total.prob_positive]
 
@@ -113,7 +137,11 @@ class BiasReport:
         return f"{words[int(probability > 0.5)]}, probability {sure:.2f}"
 
     def to_frame(self) -> pd.DataFrame:
-        """Columns ``delta_mean`` to ``delta_evidence``, those of ``G`` and ``total``, and words."""
+        """Return a frame with all summaries and the verdict.
+
+        The columns are ``delta_mean`` to ``delta_evidence``, the same for ``G`` and ``total``, and
+        ``verdict``.
+        """
         columns = {}
         for name in ("delta", "G", "total"):
             summary: BiasSummary = getattr(self, name)

@@ -1,4 +1,7 @@
-"""All answers at the rows of a frame as one wide table, in chunks: memory does not grow."""
+"""All answers at many rows as one wide table.
+
+The rows are answered in chunks, so that only the table itself grows with their number.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -24,19 +27,31 @@ from bne._law.distribution import check_quantiles
 from bne._law.numerics import invert
 
 CHUNK = 128
-"""Rows at a time."""
+"""Rows that are answered at a time. Larger chunks need more memory, smaller ones more calls."""
 
 TASK = 2048
-"""Rows that a worker is given: enough to be worth sending the model for."""
+"""Rows in the task of one worker.
+
+The model is sent along with every task. So a task must be large enough to be worth that, and small
+enough that all workers have work.
+"""
 
 
 class Answerer(NamedTuple):
-    """What the answers at any row need of a fitted model, worked out once.
+    """All quantities that the answers need at every row, worked out once.
 
     Attributes
     ----------
-    wholes, weights, gaussians : lists of Stage, of its best weights (S, K) and of AveragedForm
-        One of each for every shard.
+    wholes : list of Stage
+        The full stage of every shard.
+    weights : list of (S, K)
+        The best weights of every shard.
+    gaussians : list of AveragedForm
+        The averaged closed form of every shard's Gaussian stage.
+    scaling : Scaling
+        The map between the user's units and the model's.
+    levels : tuple of float
+        Levels of the quantiles.
     """
 
     wholes: list[Stage]
@@ -46,15 +61,15 @@ class Answerer(NamedTuple):
     levels: tuple[float, ...]
 
     def __call__(self, rows: Rows) -> dict[str, Array]:
-        """Columns of the table at a few rows."""
+        """Return the columns of the table at a few rows."""
         at = self._at(rows)
         return {column.name: column.values(at) for column in columns(self.levels)}
 
     def _at(self, rows: Rows) -> AtRows:
-        """What the columns are made from, averaged over shards."""
+        """Find the answers from which the columns are made, averaged over shards."""
         scaling = self.scaling
         parts = zip(self.wholes, self.weights, self.gaussians, strict=True)
-        with single_blas_thread():  # draws of one shard at a time
+        with single_blas_thread():  # one shard at a time: its draws take much memory
             found = [self._of_shard(*part, rows) for part in parts]
         variances = [one.variances for one in found]
         whole, variance = variances[0], found[0].variance * scaling.y_scale**2
@@ -74,7 +89,7 @@ class Answerer(NamedTuple):
     def _of_shard(
         self, whole: Stage, weights: Array, gaussian: AveragedForm, rows: Rows
     ) -> "_OfShard":
-        """Answers of one posterior, and nothing that is as large as its draws of G."""
+        """Find the answers of one shard, and free its draws of G: they take the most memory."""
         draws, scale = conditional_draws(whole, rows), self.scaling.y_scale
         quantiles = invert(draws, np.tile(self.levels, (len(rows.f), 1)))
         mean, variance = draws.moments()
@@ -89,17 +104,18 @@ class Answerer(NamedTuple):
 
 
 class _OfShard(NamedTuple):
-    """What one posterior says at n rows.
+    """Answers of one shard at n rows.
 
     Attributes
     ----------
     quantiles : (n, Q)
+        Predictive quantiles, in the model's units.
     missed : (S, n)
-        Draws of the bias.
+        Draws of the bias, E[y|x] minus the experts under their best weights, in units of y.
     mean, variance : (n,)
-        Of its predictive law.
-    variances : dict of (n,)
-        The parts of its variance.
+        Mean and variance of the predictive distribution, in the model's units.
+    variances : dict of str to (n,)
+        Parts of the variance, by name, in squared units of y.
     """
 
     quantiles: Array
@@ -110,7 +126,7 @@ class _OfShard(NamedTuple):
 
 
 def prepare(fitted: Fitted, quantiles: Sequence[float] = QUANTILES) -> Answerer:
-    """Everything that does not depend on the rows."""
+    """Work out everything that does not depend on the rows to predict."""
     check_quantiles(quantiles)
     wholes = fitted.thinned("full")
     weights = [best_weights(whole, fitted.posterior.rows) for whole in wholes]
@@ -125,7 +141,11 @@ def answers(
     n_jobs: int | None = None,
     progress: Callable[[int], object] = lambda n: None,
 ) -> dict[str, Array]:
-    """Columns of the table at N rows, in tasks for joblib's workers where there are several."""
+    """Return the columns of the table at N rows.
+
+    With several jobs the rows are split into tasks for joblib's workers. `progress` is called with
+    the number of rows just done.
+    """
     N = len(rows.f)
     parts = list(_slices(N, TASK))
     if n_jobs in (None, 1) or len(parts) == 1:
@@ -141,7 +161,7 @@ def answers(
 
 
 def in_chunks(answerer: Answerer, rows: Rows) -> dict[str, Array]:
-    """Columns of the table at many rows."""
+    """Return the columns of the table at the rows of one task, chunk by chunk."""
     return _joined([answerer(rows.part(part)) for part in _slices(len(rows.f), CHUNK)])
 
 

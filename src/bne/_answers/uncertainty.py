@@ -1,10 +1,12 @@
 """Where the uncertainty of a prediction comes from (Eq. 7): entropies and variances, in parts.
 
-From the full stage: ``total = H[E f]``, ``aleatoric = E H[f]`` and their difference, the epistemic
-part, over posterior draws of the conditional density f. From the additive stage, given each draw of
-its hyperparameters, the closed-form variances of the experts' part alone (v1) and of the whole mean
-(v2) give what not knowing the weights, delta and the hyperparameters contributes. What is left of
-the epistemic part is G's. Nothing is clipped.
+The full stage gives the whole. Over posterior draws of the conditional density f,
+``total = H[E f]`` and ``aleatoric = E H[f]``. Their difference is the epistemic part.
+
+The additive stage gives three parts of it. In each draw of the hyperparameters there are closed
+forms of two variances: v1 of the experts' sum in a model without delta, and v2 of the whole mean.
+They give the shares of not knowing the weights, delta and the hyperparameters. The rest of the
+epistemic part is the share of G. It may be negative, and is never clipped.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,19 +31,27 @@ PARTS = ("parametric", "structural_delta", "structural_G", "hyperparameters")
 NAMES = ("total", "aleatoric", "epistemic", *PARTS)
 
 CLOSED = ("parametric", "structural_delta", "hyperparameters")
-"""Parts that the additive stage knows in closed form: one for each term, and the rest."""
+"""The parts that the additive stage gives in closed form."""
 
 TAIL = 1e-8
-"""Mass of the mixture beyond either end of the grid."""
+"""Mass of the predictive distribution beyond either end of the grid in y, which is left out."""
 
 BATCHES = 20
-"""Draws are averaged in this many batches, whose spread gives the Monte-Carlo error."""
+"""Number of batches of draws, whose spread gives the Monte-Carlo error.
+
+Fewer batches are longer, and so less correlated with each other; more give a steadier error.
+"""
 
 
 class Parts(NamedTuple):
-    """Each part at N rows, and its Monte-Carlo standard error: dictionaries of (N,) arrays.
+    """The parts of the uncertainty at N rows.
 
-    ``mean`` (N,) is the predictive mean in the model's units, where G made it known on the way.
+    Attributes
+    ----------
+    values, errors : dict of str to (N,)
+        Each part, and its Monte-Carlo standard error.
+    mean : (N,) or None
+        Predictive mean in the model's units. It is known only if the stage has G.
     """
 
     values: Mapping[str, Array]
@@ -52,8 +62,8 @@ class Parts(NamedTuple):
 def decompose(fitted: Fitted, rows: Rows, measure: str, stage: str) -> tuple[Parts, Array]:
     """Split the uncertainty of a stage at N rows, averaged over shards if there are several.
 
-    Entropies are in nats, variances in squared units of y. The predictive mean comes along, in
-    units of y.
+    Entropies are in nats, variances in squared units of y. The predictive mean is returned as well,
+    in units of y.
     """
     if measure not in MEASURES:
         raise ValueError(f"`measure` must be one of {list(MEASURES)}; got {measure!r}.")
@@ -75,7 +85,7 @@ def decompose(fitted: Fitted, rows: Rows, measure: str, stage: str) -> tuple[Par
 def decompose_shard(
     whole: Stage, gaussian: ClosedForm, rows: Rows, measure: str, y_scale: float
 ) -> Parts:
-    """Split the uncertainty of one posterior; the mean stays in the model's units."""
+    """Split the uncertainty of one shard; the mean stays in the model's units."""
     draws = len(gaussian.sigma_eps) if whole.features is None else whole.draws.size
     nodes = NODES if measure == "entropy" else 1
     pieces = []
@@ -96,7 +106,7 @@ def decompose_shard(
 def split(
     full: ConditionalDraws | None, moments: GaussianMoments, measure: str, y_scale: float
 ) -> Parts:
-    """The parts at a few rows; `full` is None where G = I."""
+    """Find the parts at a few rows; `full` is None if G = I."""
     draws = _by_draw(full, moments, measure)
     has_G = full is not None
     values = _completed({k: np.mean(d, axis=0) for k, d in draws.items()}, has_G, -1.0)
@@ -113,7 +123,7 @@ def split(
 def mean_variances(
     full: ConditionalDraws | None, moments: GaussianMoments, y_scale: float
 ) -> dict[str, Array]:
-    """Parts of the variance without their errors: moments of an `AveragedForm` will do."""
+    """Find the parts of the variance without errors; moments of an `AveragedForm` are enough."""
     draws = _by_draw(full, moments, "variance")
     means = {k: np.mean(d, axis=0) for k, d in draws.items()}
     values = _completed(means, full is not None, -1.0)
@@ -123,13 +133,16 @@ def mean_variances(
 def _by_draw(
     full: ConditionalDraws | None, moments: GaussianMoments, measure: str
 ) -> dict[str, Array]:
-    """Parts that draws of either stage know by themselves."""
+    """Find, draw by draw, the parts that follow from one of the two stages alone."""
     of_full, of_gaussian = MEASURES[measure]
     return of_gaussian(moments) | ({} if full is None else of_full(full))
 
 
 def _completed(parts: dict[str, Array], has_G: bool, sign: float) -> dict[str, Array]:
-    """With what follows from the others: values are taken off each other, squared errors add."""
+    """Add the parts that are sums and differences of others.
+
+    With `sign` -1 these are values, which are subtracted; with +1 squared errors, which add.
+    """
     known = np.sum([parts[name] for name in CLOSED], axis=0)
     epistemic = parts["epistemic"] if has_G else known
     structural_G = epistemic + sign * known if has_G else np.zeros_like(known)
@@ -138,7 +151,7 @@ def _completed(parts: dict[str, Array], has_G: bool, sign: float) -> dict[str, A
 
 
 def batch_variance(draws: Array) -> Array:
-    """Squared Monte-Carlo error of the mean over correlated draws (S, N), by batch means: (N,)."""
+    """Estimate the squared error of the mean of correlated draws (S, N), by batch means: (N,)."""
     S = len(draws)
     B = min(BATCHES, S)
     means = np.stack([np.mean(b, axis=0) for b in np.array_split(draws, B)])
@@ -146,7 +159,7 @@ def batch_variance(draws: Array) -> Array:
 
 
 def _entropy_full(draws: ConditionalDraws) -> dict[str, Array]:
-    """Entropy of every draw, and its divergence from the average density."""
+    """Find the entropy of every draw, and its divergence from the average density."""
     n = draws.mu.shape[1]
     low, high = invert(draws, np.tile([TAIL, 1.0 - TAIL], (n, 1))).T
     return {
@@ -157,9 +170,10 @@ def _entropy_full(draws: ConditionalDraws) -> dict[str, Array]:
 
 
 def _entropy_gaussian(moments: GaussianMoments) -> dict[str, Array]:
-    """The additive stage's parts, a number for each draw of the hyperparameters."""
+    """Find the parts of the entropy in the additive stage, for each draw: (S, N) each."""
     noise, whole = moments.sigma_eps[:, None] ** 2, moments.variances[-1]
     sd = np.sqrt(noise + whole)
+    # every draw is Gaussian: 6 sd leave out 2e-9 of it
     low, high = np.min(moments.mean - 6.0 * sd, axis=0), np.max(moments.mean + 6.0 * sd, axis=0)
     y, step = equispaced(low, high)
     t = (y[None] - moments.mean[:, :, None]) / sd[:, :, None]
@@ -175,7 +189,7 @@ def _entropy_gaussian(moments: GaussianMoments) -> dict[str, Array]:
 
 
 def _by_term(names: Sequence[str], parts: Sequence[Array]) -> dict[str, Array]:
-    """Parts by name; a term that a stage does not have has none of the uncertainty."""
+    """Add parts up by name; the part of a term that the stage does not have is 0."""
     found = {name: np.zeros_like(parts[0]) for name in CLOSED}
     for name, part in zip(names, parts, strict=True):
         found[name] = found[name] + part
@@ -183,14 +197,14 @@ def _by_term(names: Sequence[str], parts: Sequence[Array]) -> dict[str, Array]:
 
 
 def _variance_full(draws: ConditionalDraws) -> dict[str, Array]:
-    """The law of total variance over the draws."""
+    """Find the parts of the variance in the full stage, by the law of total variance."""
     mean, variance = draws.moments()
     about = mean - np.mean(mean, axis=0)[None]
     return {"mean": mean, "aleatoric": variance, "epistemic": about**2}
 
 
 def _variance_gaussian(moments: GaussianMoments) -> dict[str, Array]:
-    """The additive stage's parts, a number for each draw of the hyperparameters."""
+    """Find the parts of the variance in the additive stage, for each draw: (S, N) each."""
     about = moments.mean - np.mean(moments.mean, axis=0)[None]
     first, *others = moments.variances
     steps = [first, *(after - before for before, after in pairwise((first, *others)))]
@@ -207,17 +221,18 @@ MEASURES = {
 
 
 def average_values(values: Sequence[Mapping[str, Array]], total: Array) -> dict[str, Array]:
-    """Parts of the whole's uncertainty: shard means, but the total is the averaged law's.
+    """Average the parts over shards; `total` is that of the averaged law.
 
-    What is left of the total is aleatoric: a shard's G follows its few rows too closely, and finds
-    too little noise.
+    The epistemic parts are means over shards. The aleatoric part is the rest of the total. It is
+    not a mean over shards, because G of a shard follows its few rows too closely and finds too
+    little noise.
     """
     means = {k: np.mean([v[k] for v in values], axis=0) for k in NAMES}
     return means | {"total": total, "aleatoric": total - means["epistemic"]}
 
 
 def average_parts(parts: Sequence[Parts], total: Array) -> Parts:
-    """`average_values` with errors, and the mean."""
+    """Average the parts over shards as `average_values` does, with their errors and the mean."""
     values = average_values([p.values for p in parts], total)
     errors = {
         k: np.sqrt(np.sum([p.errors[k] ** 2 for p in parts], axis=0)) / len(parts) for k in NAMES

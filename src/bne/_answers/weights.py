@@ -1,4 +1,4 @@
-"""The experts' weights explained: their posterior, and what each expert carries."""
+"""The experts' weights: their posterior, and each expert's share of the variance."""
 
 import warnings
 from collections.abc import Sequence
@@ -10,16 +10,28 @@ from bne._base.typing import Array
 from bne._law.averaged import average_draws
 
 COLLINEAR = 0.99
-"""Correlation of two experts' predictions from which on their weights cannot be told apart."""
+"""If the predictions of two experts correlate by more than this, a warning names the two.
+
+The data then hardly tell their weights apart. A lower limit would warn about most ensembles, whose
+models are usually much alike.
+"""
 
 
 def weights_table(
     omegas: Sequence[Array], f: Array, names: list[str], coverage: float
 ) -> pd.DataFrame:
-    """Posterior of the weights, (S, K) a shard, and shares of the ensemble's variance over rows.
+    """Summarise the weights, and find each expert's share of the ensemble's variance over rows.
 
-    An expert's share is the covariance of its term with the whole, over the variance of the whole:
-    shares add up to 1 in every draw, and are negative where a term works against the others.
+    An expert's share is the covariance of its term ``omega_k f_k`` with the sum of all terms,
+    divided by the variance of that sum. The shares add up to 1 in every draw. A share is negative
+    if its term works against the others.
+
+    Parameters
+    ----------
+    omegas : list of (S, K)
+        Draws of the weights, for every shard.
+    f : (n, K)
+        The experts' predictions at the training rows.
     """
     tail = 0.5 * (1.0 - coverage)
     omega = average_draws(omegas)
@@ -43,7 +55,7 @@ def weights_table(
 
 
 def warn_if_collinear(f: Array, names: list[str]) -> None:
-    """Name the pairs of experts whose predictions are too alike for separate weights."""
+    """Warn about pairs of experts whose predictions are too alike for separate weights."""
     spread = np.std(f, axis=0)
     varying = np.flatnonzero(spread > 1e-12 * np.max(np.abs(f), initial=1.0))
     correlation = np.corrcoef(f[:, varying], rowvar=False).reshape(len(varying), len(varying))
@@ -53,7 +65,8 @@ def warn_if_collinear(f: Array, names: list[str]) -> None:
             f"{names[varying[a]]} and {names[varying[b]]}" for a, b in zip(i, j, strict=True)
         )
         warnings.warn(
-            f"Predictions correlate by more than {COLLINEAR}: {pairs}. The sum of their weights is "
-            "known, their difference hardly; read the weights together or leave one out.",
+            f"Predictions correlate by more than {COLLINEAR}: {pairs}. The data know the sum of "
+            "the weights of such a pair, but hardly their difference. Read these weights together, "
+            "or leave one of the two models out.",
             stacklevel=3,
         )

@@ -1,1 +1,1 @@
-"""Rows and places, experts, scaling, validation: what the model is given."""
+"""The data of the model: rows and places, experts, scaling, validation."""

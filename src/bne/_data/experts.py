@@ -1,7 +1,8 @@
-"""Experts: estimators or columns of X -> predictions f of shape (N, K).
+"""Experts: they turn rows of X into predictions f of shape (N, K).
 
-Three forms share one path: a regressor (fitted out of fold, then on all rows), a fitted regressor
-(``cv="prefit"`` or a ``FrozenEstimator``), and a column of X that already holds a prediction.
+An expert has one of three forms: a regressor, which is fitted out of fold and then on all rows; a
+regressor that is already fitted (``cv="prefit"`` or a ``FrozenEstimator``); or a column of X that
+already holds predictions.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,14 +26,14 @@ from bne._base.typing import Array
 
 
 class Columns(NamedTuple):
-    """What each column of X is for.
+    """The purpose of each column of X, by position.
 
     Attributes
     ----------
-    predictions : dict
-        Expert name -> position of the column that holds its prediction.
+    predictions : dict of str to int
+        Position of the column with an expert's predictions, by the expert's name.
     inputs : (d,) list of int
-        Columns that feed delta and G.
+        Columns on which delta and G depend.
     features : list of int
         Columns that regressors see: all that are not predictions.
     """
@@ -43,7 +44,10 @@ class Columns(NamedTuple):
 
 
 def default_estimators(n_rows: int) -> list[tuple[str, Any]]:
-    """A linear, a local and a boosted model: different in kind, so that they err differently."""
+    """Make the default experts: a linear, a local and a boosted model.
+
+    They differ in kind, so that their errors differ, too.
+    """
     neighbours = int(np.clip(n_rows // 10, 1, 10))
     knn = make_pipeline(StandardScaler(), KNeighborsRegressor(neighbours, weights="distance"))
     ridge = make_pipeline(StandardScaler(), RidgeCV(alphas=np.logspace(-3, 3, 13)))
@@ -55,7 +59,7 @@ def default_estimators(n_rows: int) -> list[tuple[str, Any]]:
 
 
 def check_estimators(estimators: Any) -> list[tuple[str, Any]]:
-    """Check the shape and the names of the list of experts."""
+    """Return the list of experts; raise an error if its form or its names are wrong."""
     advice = "Pass pairs such as [('ridge', RidgeCV()), ('gridded', 'column_name')]."
     if isinstance(estimators, str) or not isinstance(estimators, Sequence):
         raise ValueError(
@@ -88,21 +92,24 @@ def _check_expert(name: str, expert: Any) -> None:
     if isinstance(expert, type) or not (hasattr(expert, "fit") and hasattr(expert, "predict")):
         raise ValueError(
             f"Expert {name!r} must be a regressor instance, a column name or a column index; "
-            f"got {expert!r}."
+            f"got {expert!r}. Pass an instance such as RidgeCV(), not the class."
         )
     if is_classifier(expert):
-        raise ValueError(f"Expert {name!r} must be a regressor; got the classifier {expert!r}.")
+        raise ValueError(
+            f"Expert {name!r} must be a regressor; got the classifier {expert!r}. Replace it, or "
+            "leave it out."
+        )
 
 
 def is_column(expert: Any) -> bool:
-    """Whether an expert is a column of X rather than a regressor."""
+    """Say whether an expert is a column of X; if not, it is a regressor."""
     return isinstance(expert, str | int | np.integer) and not isinstance(expert, bool)
 
 
 def resolve_columns(
     estimators: Sequence[tuple[str, Any]], inputs: Any, names: Sequence[str] | None, width: int
 ) -> Columns:
-    """Turn column names and indices into positions."""
+    """Find the positions of all columns from their names or indices."""
     predictions = {
         name: _position(expert, names, width, f"Expert {name!r}")
         for name, expert in estimators
@@ -122,16 +129,18 @@ def resolve_columns(
 def resolve_geographic(
     geographic: Any, inputs: list[int], names: Sequence[str] | None, width: int, x: Array
 ) -> tuple[int, int] | None:
-    """Which of the inputs x (N, d) are longitude and latitude, checked to be degrees."""
+    """Find which of the inputs x (N, d) are longitude and latitude, and check their range."""
     if geographic is None:
         return None
     if isinstance(geographic, str) or len(geographic) != 2:
         raise ValueError(
-            f"`geographic` must be a pair (longitude, latitude) of inputs; got {geographic!r}."
+            f"`geographic` must be two inputs; got {geographic!r}. Pass (longitude, latitude)."
         )
     lon, lat = (_position(column, names, width, "`geographic`") for column in geographic)
     if lon not in inputs or lat not in inputs:
-        raise ValueError(f"`geographic` must name two of the inputs; got {geographic!r}.")
+        raise ValueError(
+            f"`geographic` must name two of the inputs; got {geographic!r}. Add them to `inputs`."
+        )
     lon, lat = inputs.index(lon), inputs.index(lat)
     if np.any(np.abs(x[:, lat]) > 90.0):
         raise ValueError(
@@ -152,14 +161,14 @@ def _position(column: Any, names: Sequence[str] | None, width: int, who: str) ->
         if len(matches) != 1:
             problem = "is not in X" if not matches else "is in X more than once"
             raise ValueError(
-                f"{who} names the column {column!r}, which {problem}; X has {list(names)}."
+                f"{who} names the column {column!r}, which {problem}. Its columns: {list(names)}."
             )
         return matches[0]
     if not is_column(column):
         raise ValueError(f"{who} must be a column name or index; got {column!r}.")
     if not -width <= column < width:
         raise ValueError(
-            f"{who} is column {column}, but X has only {width} columns (0 to {width - 1})."
+            f"{who} is column {column}, but X has only {width} columns. Pass 0 to {width - 1}."
         )
     return int(column) % width
 
@@ -174,14 +183,15 @@ def out_of_fold(
     groups: Any,
     n_jobs: int | None,
 ) -> tuple[dict[str, Any], Array]:
-    """Fit the experts and predict each training row by a model that has not seen it.
+    """Fit the experts, and predict each training row with a regressor that has not seen it.
 
     Returns
     -------
     fitted : dict
-        Expert name -> regressor fitted on all rows (columns are not in it).
+        Regressors fitted on all rows, by name. Experts that are columns are not in it.
     f : (n, K) array
-        A row is NaN where the splitter predicts it never; the mean where it does so repeatedly.
+        Out-of-fold predictions. A row that the splitter never predicts is NaN; for a row that it
+        predicts several times, the predictions are averaged.
     """
     seen = take_columns(X, columns.features)
     regressors = {name: est for name, est in estimators if not is_column(est)}
@@ -215,26 +225,31 @@ def out_of_fold(
 
 
 def _prefit(regressors: dict[str, Any], cv: Any) -> set[str]:
-    """Names of the regressors that are used as they are; each must be fitted."""
+    """Find the regressors that are used as they are; raise an error if one is not fitted."""
     every = isinstance(cv, str) and cv == "prefit"
     prefit = {name for name, est in regressors.items() if every or isinstance(est, FrozenEstimator)}
     for name in prefit:
         check_is_fitted(
             regressors[name],
-            msg=f"Expert {name!r} is used as fitted, but is not. Fit it first, or pass cv=5.",
+            msg=f"Expert {name!r} is used as fitted, but is not fitted. Fit it, or pass cv=5.",
         )
     return prefit
 
 
 def _splits(cv: Any, X: Any, y: Array, groups: Any) -> Iterable[tuple[Any, Any]]:
     if isinstance(cv, str):
-        raise ValueError(f"`cv` must be an int, a splitter, an iterable or 'prefit'; got {cv!r}.")
+        raise ValueError(
+            f"`cv` must be an int, a splitter, an iterable or 'prefit'; got {cv!r}. Pass 5, say."
+        )
     folds = min(5, len(y)) if cv is None else cv
     return check_cv(folds, y, classifier=False).split(X, y, groups)
 
 
 def _fit_one(name: str, estimator: Any, X: Any, y: Array, split: Any) -> tuple[Any, Any]:
-    """Fit a clone on the rows of one split (None: on all) and predict those left out."""
+    """Fit a clone on the training rows of a split, and predict its test rows.
+
+    Without a split, fit on all rows and return the fitted clone.
+    """
     train, test = split if split is not None else (slice(None), None)
     try:
         model = clone(estimator).fit(_safe_indexing(X, train) if test is not None else X, y[train])
@@ -254,7 +269,7 @@ def _checked_prediction(name: str, model: Any, X: Any) -> Array:
     if f.shape != (n,):
         raise ValueError(
             f"Expert {name!r} returned predictions of shape {f.shape} for {n} rows; expected "
-            f"({n},). An expert must predict one number per row."
+            f"({n},). An expert must predict one number for each row."
         )
     f = f.astype(np.float64)
     if not np.all(np.isfinite(f)):
@@ -272,7 +287,7 @@ def predict_experts(
     X: Any,
     skip: set[str] = frozenset(),  # type: ignore[assignment]
 ) -> Array:
-    """Predictions of every expert at the rows of X: (N, K). Those in `skip` are left NaN."""
+    """Predict the rows of X with every expert: (N, K). Columns of experts in `skip` stay NaN."""
     seen = take_columns(X, columns.features)
     f = np.full((X.shape[0], len(names)), np.nan)
     for k, name in enumerate(names):
@@ -284,17 +299,18 @@ def predict_experts(
 
 
 def take_columns(X: Any, positions: Sequence[int]) -> Any:
-    """Columns of a frame or an array, by position; row after row in memory."""
+    """Take columns of a frame or an array, by position, with rows contiguous in memory."""
     if isinstance(X, pd.DataFrame):
         return by_rows_in_memory(X.iloc[:, list(positions)])
     return np.ascontiguousarray(X[:, list(positions)])
 
 
 def by_rows_in_memory(X: pd.DataFrame) -> pd.DataFrame:
-    """Store a frame of numbers as one array of float64, row after row.
+    """Store a frame of numbers as one array of float64, with rows contiguous in memory.
 
-    Sums in another order differ in the last digit. So the same values must lie in memory in the
-    same way, whatever they came in. A frame with other columns than numbers stays as it is.
+    Sums taken in another order differ in the last digit. So equal values must lie in memory in the
+    same way, whether they come as a frame or as an array. A frame with columns that are not numbers
+    stays as it is.
     """
     if not all(isinstance(t, np.dtype) and t.kind in "iuf" for t in X.dtypes):
         return X
@@ -303,7 +319,7 @@ def by_rows_in_memory(X: pd.DataFrame) -> pd.DataFrame:
 
 
 def numeric(X: Any, positions: Sequence[int]) -> Array:
-    """Columns as finite float64; the error names the column that is not."""
+    """Return columns as float64; raise an error that names a column that is not finite numbers."""
     part = take_columns(X, positions)
     if not isinstance(part, pd.DataFrame):
         return np.ascontiguousarray(part, dtype=np.float64)
@@ -311,8 +327,8 @@ def numeric(X: Any, positions: Sequence[int]) -> Array:
     for name in part.columns:
         if part[name].dtype.kind in "mM":
             raise ValueError(
-                f"Column {name!r} holds dates or durations (dtype {part[name].dtype}), whose unit "
-                "is not the model's to choose. Make it a number, such as days since the first: "
+                f"Column {name!r} holds dates or durations (dtype {part[name].dtype}); the model "
+                "cannot choose their unit. Make it a number, such as days since the first date: "
                 f"(X[{name!r}] - X[{name!r}].min()) / pd.Timedelta(days=1)."
             )
         try:

@@ -1,6 +1,7 @@
-"""Rows that share their inputs, as a station's days do: what inputs alone decide is found once.
+"""Places: the distinct inputs of the rows. Many rows may share one, such as the days of a station.
 
-With U places in n rows, delta, h and the normaliser of G cost O(U m) in place of O(n m).
+All quantities that depend on the inputs alone are computed once at each place. With U places in n
+rows, delta and G then cost O(U m) in place of O(n m).
 """
 
 from typing import NamedTuple
@@ -10,18 +11,21 @@ import numpy as np
 from bne._base.typing import Array, Integers
 
 FEW = 0.5
-"""Places, as a share of the rows, above which it does not pay to tell them from rows."""
+"""Places are used if there are at most this many of them, as a share of the rows.
+
+With more places little work is saved, and looking values up row by row costs time.
+"""
 
 
 class Places(NamedTuple):
-    """Which rows share their inputs.
+    """The places of n rows: which rows share their inputs.
 
     Attributes
     ----------
     first : (U,)
-        A row at each place.
+        Index of the first row at each place.
     of_row : (n,)
-        The place of each row.
+        Index of the place of each row.
     """
 
     first: Integers
@@ -29,11 +33,11 @@ class Places(NamedTuple):
 
     @property
     def shared(self) -> bool:
-        """Whether some place has several rows; otherwise places are the rows, in their order."""
+        """Whether some place has several rows. If not, the places are the rows, in their order."""
         return len(self.first) < len(self.of_row)
 
     def sums(self, values: Array) -> Array:
-        """Sums (U, ...) of (n, ...) over the rows of each place."""
+        """Sum values (n, ...) over the rows of each place: (U, ...)."""
         if not self.shared:
             return values
         out = np.zeros((len(self.first), *values.shape[1:]))
@@ -41,17 +45,21 @@ class Places(NamedTuple):
         return out
 
     def raised(self, values: Array, weights: Array | None = None) -> Array:
-        """Values (..., U, m) times the root of the weight of their place."""
+        """Multiply values (..., U, m) by the square root of the weight of their place.
+
+        The weight of a place is the sum of the weights (n,) of its rows, which are 1 if None.
+        """
         if weights is None and not self.shared:
             return values
         weights = np.ones(len(self.of_row)) if weights is None else weights
         return np.sqrt(self.sums(weights))[:, None] * values
 
     def folded(self, values: Array, weights: Array | None = None) -> Array:
-        """What of (n, ...) an array that is constant at each place can see: (U, ...).
+        """Reduce values (n, ...) at the rows to values (U, ...) at the places, for products.
 
-        With D the rows' weights and C those of the places, `raised` ``sqrt(C) a`` stands for
-        ``sqrt(D) a`` at the rows in all products with itself, and with this for ``sqrt(D) values``.
+        Let D be the weights of the rows and C those of the places. Let a be constant at each place.
+        Then products at the places equal products at the rows: ``raised(a) = sqrt(C) a`` stands for
+        ``sqrt(D) a``, and ``folded(values)`` stands for ``sqrt(D) values``.
         """
         weights = np.ones(len(self.of_row)) if weights is None else weights
         column = (slice(None), *[None] * (values.ndim - 1))
@@ -60,12 +68,12 @@ class Places(NamedTuple):
 
 
 def every_row(n: int) -> Places:
-    """Each row is a place of its own."""
+    """Make each row a place of its own."""
     return Places(np.arange(n), np.arange(n))
 
 
 def find_places(x: Array) -> Places:
-    """Places of inputs (n, d), where they are few."""
+    """Find the places of inputs x (n, d); if they are many, each row is a place of its own."""
     n, d = x.shape
     if d == 0:
         return Places(np.zeros(1, dtype=int), np.zeros(n, dtype=int))

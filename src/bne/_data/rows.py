@@ -1,4 +1,4 @@
-"""Rows in the model's units."""
+"""Rows: inputs and experts' predictions, in the model's units."""
 
 from typing import NamedTuple
 
@@ -6,11 +6,19 @@ from bne._base.typing import Array, Integers
 
 
 class Rows(NamedTuple):
-    """Rows in the model's units: inputs x (N, d) and experts' predictions f (N, K)."""
+    """Rows in the model's units.
+
+    Attributes
+    ----------
+    x : (N, d)
+        Inputs.
+    f : (N, K)
+        Experts' predictions.
+    """
 
     x: Array
     f: Array
 
     def part(self, rows: slice | Integers) -> "Rows":
-        """Some of the rows."""
+        """Take some of the rows."""
         return Rows(self.x[rows], self.f[rows])

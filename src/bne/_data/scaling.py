@@ -1,4 +1,4 @@
-"""Standardise the inputs, and put y and all experts through one affine map."""
+"""The map to the model's units: standardised inputs, and one affine map for y and all experts."""
 
 from typing import NamedTuple
 
@@ -15,11 +15,14 @@ class Scaling(NamedTuple):
     x_center, x_scale : (d,) arrays
         Mean and standard deviation of each input.
     y_center, y_scale : float
-        Shared by y and every expert, so that ``omega`` is the same in both units.
+        Mean and standard deviation of y. The experts' predictions share them, so that ``omega`` is
+        the same in both units.
     geographic : (int, int) or None
-        Which inputs are longitude and latitude in degrees. They become kilometres east and north on
-        a plane that touches `latitude`, and share one scale: distances are the same in every
-        direction.
+        Positions of the inputs that are longitude and latitude in degrees. They become kilometres
+        east and north on a plane that touches the earth at `latitude`. Both are divided by the same
+        scale, so that a distance does not depend on its direction.
+    latitude : float
+        Mean latitude of the training rows.
     """
 
     x_center: Array
@@ -30,30 +33,30 @@ class Scaling(NamedTuple):
     latitude: float = 0.0
 
     def inputs(self, x: Array) -> Array:
-        """Inputs in the model's units."""
+        """Map inputs to the model's units."""
         x = in_km(x, self.geographic, self.latitude)
         return (x - self.x_center) / self.x_scale
 
     def undo_inputs(self, x: Array) -> Array:
-        """Inputs in the user's units."""
+        """Map inputs back to the user's units."""
         units = in_km(np.ones((1, len(self.x_center))), self.geographic, self.latitude)
         return (self.x_center + self.x_scale * x) / units
 
     def outcome(self, y: Array) -> Array:
-        """An outcome or an expert's prediction in the model's units."""
+        """Map outcomes or experts' predictions to the model's units."""
         return (y - self.y_center) / self.y_scale
 
     def undo_outcome(self, y: Array) -> Array:
-        """An outcome in the user's units."""
+        """Map outcomes or experts' predictions back to the user's units."""
         return self.y_center + self.y_scale * y
 
 
 KM_PER_DEGREE = 111.195
-"""On a sphere with the earth's mean radius."""
+"""Length of a degree of latitude on a sphere with the earth's mean radius, 6,371 km."""
 
 
 def in_km(x: Array, geographic: tuple[int, int] | None, latitude: float) -> Array:
-    """Replace longitude and latitude by kilometres east and north."""
+    """Replace longitude and latitude by kilometres east and north, if there are any."""
     if geographic is None:
         return x
     lon, lat = geographic
@@ -64,10 +67,10 @@ def in_km(x: Array, geographic: tuple[int, int] | None, latitude: float) -> Arra
 
 
 def fit_scaling(x: Array, f: Array, y: Array, geographic: tuple[int, int] | None = None) -> Scaling:
-    """Learn the affine maps from the training rows.
+    """Find the affine maps from the training rows.
 
-    A constant y takes its scale from the experts, and failing that from its own size, so that no
-    division by zero is possible.
+    If y is constant, its scale is taken from the experts. If they are constant at the same value,
+    it is taken from the size of y. So the scale is never zero.
     """
     latitude = 0.0 if geographic is None else float(np.mean(x[:, geographic[1]]))
     x = in_km(x, geographic, latitude)
@@ -83,6 +86,6 @@ def fit_scaling(x: Array, f: Array, y: Array, geographic: tuple[int, int] | None
 
 
 def _spread(columns: Array) -> Array:
-    """Standard deviation by column; exactly 0 where only rounding varies."""
+    """Find the standard deviation of each column; it is exactly 0 if only rounding varies."""
     sd = np.std(columns, axis=0)
     return np.where(sd > 1e-12 * np.max(np.abs(columns), axis=0, initial=0.0), sd, 0.0)

@@ -1,4 +1,4 @@
-"""What `BNERegressor` is given: settings, rows and predictions, checked."""
+"""Checks of the data that `BNERegressor` is given: rows, outcomes and predictions."""
 
 import warnings
 from collections.abc import Iterator
@@ -13,10 +13,15 @@ from bne._base.typing import Array
 from bne._data.experts import numeric
 
 MIN_ROWS = 3
+"""Smallest number of training rows that is accepted. Useful fits need many more."""
 
 
 def check_rows(model: Any, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
-    """Scikit-learn's checks; a frame stays a frame, so that experts see its column names."""
+    """Check X and y as scikit-learn does, and return them.
+
+    A frame stays a frame, so that the experts see its column names. `reset` is True for training
+    rows, and False for rows to predict, which have no y.
+    """
     if not isinstance(X, pd.DataFrame):
         how: dict[str, Any] = {"dtype": np.float64, "order": "C"}
         if y is None and not reset:
@@ -27,7 +32,7 @@ def check_rows(model: Any, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
     if len(X) < (MIN_ROWS if reset else 1):
         raise ValueError(
             f"Found array with {len(X)} sample(s) (n_samples={len(X)}); at least "
-            f"{MIN_ROWS if reset else 1} are needed."
+            f"{MIN_ROWS if reset else 1} are needed. Pass more rows."
         )
     numbers = [i for i, t in enumerate(X.dtypes) if pd.api.types.is_numeric_dtype(t)]
     numeric(X, numbers)
@@ -41,7 +46,7 @@ def check_rows(model: Any, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
 
 
 def drop_unpredicted(x: Array, f: Array, y: Array) -> tuple[Array, Array, Array]:
-    """Leave out rows that the splitter never predicted (time-series splits begin with such)."""
+    """Leave out rows that the splitter never predicts, such as the first ones in a time series."""
     known = np.all(np.isfinite(f), axis=1)
     if np.all(known):
         return x, f, y
@@ -52,8 +57,9 @@ def drop_unpredicted(x: Array, f: Array, y: Array) -> tuple[Array, Array, Array]
             "needed. Use a splitter whose test sets cover more rows."
         )
     warnings.warn(
-        f"`cv` leaves {len(y) - left} of {len(y)} rows without an out-of-fold prediction; the "
-        "ensemble is fitted to the others (the experts to all).",
+        f"`cv` leaves {len(y) - left} of {len(y)} rows without an out-of-fold prediction. The "
+        f"ensemble is fitted to the {left} other rows; the final experts are fitted to all rows. "
+        "To use all rows, pass a splitter whose test sets cover them.",
         UserWarning,
         stacklevel=4,
     )
@@ -62,7 +68,7 @@ def drop_unpredicted(x: Array, f: Array, y: Array) -> tuple[Array, Array, Array]
 
 @contextmanager
 def unchanged_by_failure(model: Any) -> Iterator[None]:
-    """Leave a model as it was where something fails, or is interrupted, on the way."""
+    """Restore the model if the block inside fails or is interrupted."""
     before = vars(model).copy()
     try:
         yield
@@ -73,12 +79,12 @@ def unchanged_by_failure(model: Any) -> Iterator[None]:
 
 
 def warn_constant(names: list[str], f: Array) -> None:
-    """Name experts that predict one value."""
+    """Warn about experts that predict the same value at every training row."""
     constant = [n for n, c in zip(names, f.T, strict=True) if np.ptp(c) <= 1e-12 * np.abs(c).max()]
     if constant and len(f) > 1:
         warnings.warn(
-            f"Experts {constant} predict the same value at every training row; they act as an "
-            "intercept.",
+            f"Experts {constant} predict the same value at every training row, so they act as an "
+            "intercept. Leave them out if you do not want one.",
             UserWarning,
             stacklevel=4,
         )

@@ -1,1 +1,1 @@
-"""Posterior draws: of a stage, and of all stages of a fit."""
+"""Posterior draws of one stage, and of all stages of a fit."""

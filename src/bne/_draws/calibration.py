@@ -12,18 +12,23 @@ from bne._process.features import missing_variance, process_draws
 
 
 class CalibrationDraws(NamedTuple):
-    """Posterior draws of h.
+    """Posterior draws of the process behind G (h of `Logistic`, g of `ConstrainedGP`).
 
     Attributes
     ----------
-    sigma_G, log_ell_x, log_ell_t : (S,)
+    sigma_G : (S,)
+        Amplitude of the process.
+    log_ell_x, log_ell_t : (S,)
+        Its log length-scales in x and in t.
     W : (S, m_G, P)
+        Its whitened coefficients: features in x, functions of t.
     xi : (S, P)
-        Complete the coefficients off the feature points, one number a draw and coefficient.
+        Random numbers that complete the coefficients away from the feature points. A draw uses the
+        same numbers at every row, so that a row's answer does not depend on the other rows.
     stretch : (S,)
-        Standard deviation of t = (y - mu) / sigma_eps, its geometric mean over the training rows.
+        Standard deviation of t = (y - mu) / sigma_eps: the geometric mean over the training rows.
     roots : (S, M, P) or None
-        T(ell_t) of every draw, where it was worked out beforehand.
+        T(ell_t) of every draw, if it was worked out beforehand.
     """
 
     sigma_G: Array
@@ -35,11 +40,11 @@ class CalibrationDraws(NamedTuple):
     roots: Array | None = None
 
     def prepared(self, features: CalibrationFeatures) -> "CalibrationDraws":
-        """The same draws, ready to be asked at many rows, a few at a time."""
+        """Work out `roots` once, so that many rows can be answered, a few at a time."""
         return self._replace(roots=roots_at(features.basis, self.log_ell_t))
 
     def ratio(self, features: CalibrationFeatures, x: Array) -> Ratio:
-        """The ratio dG/du of every draw at N rows."""
+        """Make the ratio dG/du of every draw at N rows."""
         roots = self.prepared(features).roots if self.roots is None else self.roots
         assert roots is not None
         return make_ratio(
@@ -47,7 +52,7 @@ class CalibrationDraws(NamedTuple):
         )
 
     def named(self) -> dict[str, Named]:
-        """Amplitude and length-scales of h by the names that users know."""
+        """Return the amplitude and the length-scales by the names that users see."""
         return {
             "calibration_scale": Named(self.sigma_G),
             "calibration_length_scale_t": Named(np.exp(self.log_ell_t)),
@@ -55,7 +60,7 @@ class CalibrationDraws(NamedTuple):
         }
 
     def coefficients(self, features: CalibrationFeatures, x: Array) -> Array:
-        """``sigma_G`` times the coefficients of b(t) at N rows, completed: (S, N, P)."""
+        """Find the coefficients of b(t) at N rows, times ``sigma_G`` and completed: (S, N, P)."""
         table, grid = features.tabulate(x), features.grid_x
         explained = process_draws(table, grid, self.log_ell_x, self.W)
         missing = np.sqrt(missing_variance(table, grid, self.log_ell_x))

@@ -1,4 +1,4 @@
-"""All stages of a fit: a list of shards, of which a whole fit has one."""
+"""All stages of a fit, as a list of shards. A fit that is not partitioned has one shard."""
 
 from typing import NamedTuple
 
@@ -7,20 +7,22 @@ from bne._data.rows import Rows
 from bne._draws.stage import Stage
 
 STAGES = ("ensemble", "additive", "full")
-"""The nested models of the paper: Eq. (1), Eq. (2) and Eq. (4)."""
+"""Names of the paper's nested models, Eq. (1), Eq. (2) and Eq. (4)."""
 
 
 class Shard(NamedTuple):
-    """The posterior of some rows, in the model's units.
+    """The posterior of the rows of one shard, in the model's units.
 
     Attributes
     ----------
-    stages : dict of Stage
-        "ensemble" and, where the model has them, "additive" and "full".
-    rows, y
-        Training data.
+    stages : dict of str to Stage
+        The stage "ensemble", and "additive" and "full" if the model has them.
+    rows : Rows
+        Inputs and experts' predictions at the shard's training rows.
+    y : (n,)
+        Outcomes at these rows.
     power : float
-        To which the likelihood was raised: the number of shards.
+        The power to which the likelihood was raised: the number of shards.
     """
 
     stages: dict[str, Stage]
@@ -36,8 +38,10 @@ class Posterior(NamedTuple):
     ----------
     shards : list of Shard
         One for each part of the rows; a fit that is not partitioned has one.
-    rows, y
-        All training data, in the model's units.
+    rows : Rows
+        Inputs and experts' predictions at all training rows, in the model's units.
+    y : (n,)
+        Outcomes at all training rows, in the model's units.
     """
 
     shards: list[Shard]
@@ -45,9 +49,10 @@ class Posterior(NamedTuple):
     y: Array
 
     def stages(self, name: str) -> list[Stage]:
-        """The stage that stands for `name`, of every shard.
+        """Return the stage `name` of every shard, or the one that stands for it.
 
-        Without delta, Eq. (2) is Eq. (1); without G, Eq. (4) is Eq. (2).
+        In a model without delta, Eq. (2) is Eq. (1), so "ensemble" stands for "additive". In a
+        model without G, Eq. (4) is Eq. (2), so "additive" stands for "full".
         """
         if name not in STAGES:
             raise ValueError(f"`stage` must be one of {list(STAGES)}; got {name!r}.")

@@ -1,4 +1,4 @@
-"""Posterior draws of a stage, with the terms and features that they belong to."""
+"""Posterior draws of a stage, with the terms and features to which they belong."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -14,22 +14,27 @@ from bne._draws.calibration import CalibrationDraws
 from bne._mean.term import Named, Term, TermDraws, moving
 
 PREDICTIVE_DRAWS = 1000
-"""Answers are averaged over this many draws, evenly spaced among all; neighbours add little."""
+"""Answers are averaged over at most this many draws, evenly spaced among all.
+
+Neighbouring draws of a chain are alike, so that more of them add little but time and memory.
+"""
 
 
 class StageDraws(NamedTuple):
-    """Posterior draws of one stage, chains joined: S = chains x draws.
+    """Posterior draws of one stage. The chains are joined: S = chains x draws.
 
     Attributes
     ----------
-    terms : dict of TermDraws
+    terms : dict of str to TermDraws
         Draws of each term of the mean, by its name.
     sigma_eps : (S,)
+        Noise scale.
     position : (chain, draw, dim)
-        What the sampler moved.
-    statistics : dict of (chain, draw)
+        The coordinates that the sampler moved.
+    statistics : dict of str to (chain, draw)
+        Statistics of the sampler, by name.
     calibration : CalibrationDraws or None
-        Draws of h; None is G = I.
+        Draws of the process behind G; None if G = I.
     """
 
     terms: dict[str, TermDraws]
@@ -49,20 +54,21 @@ class StageDraws(NamedTuple):
         return len(self.sigma_eps)
 
     def by_chain(self, values: Array) -> Array:
-        """Reshape (S, ...) to (chain, draw, ...)."""
+        """Reshape values of shape (S, ...) to (chain, draw, ...)."""
         return values.reshape(*self.position.shape[:2], *values.shape[1:])
 
 
 class Stage(NamedTuple):
-    """Draws of one stage with what they belong to: the posterior of F(y | x) anywhere.
+    """Draws of one stage, and all that is needed to find F(y | x) at any row from them.
 
     Attributes
     ----------
     draws : StageDraws
+        The posterior draws.
     terms : list of Term
-        The mean is their sum.
+        The terms of the mean, which is their sum.
     features : CalibrationFeatures or None
-        Features of h; None is G = I.
+        Features of the process behind G; None if G = I.
     """
 
     draws: StageDraws
@@ -71,27 +77,27 @@ class Stage(NamedTuple):
 
     @property
     def residual(self) -> Any:
-        """The residual process, or None where the stage has none."""
+        """The residual process, or None if the stage has none."""
         return moving(self.terms)
 
     @property
     def row_elements(self) -> int:
-        """Numbers that one draw takes at one row; chunks of rows are made by it."""
+        """Memory of one draw at one row, in numbers; it decides how many rows make a chunk."""
         return 1 if self.features is None else ROW_ELEMENTS
 
     def mu(self, rows: Rows) -> Array:
-        """Draws of mu at N rows: (S, N)."""
+        """Find mu at N rows in every draw: (S, N)."""
         return np.sum([self.value(term.name, rows) for term in self.terms], axis=0)
 
     def value(self, name: str, rows: Rows) -> Array:
-        """Draws of one term of mu at N rows: (S, N); zeros where the stage does not have it."""
+        """Find a term of mu at N rows in every draw: (S, N); zeros if the stage lacks it."""
         for term in self.terms:
             if term.name == name:
                 return term.values(self.draws.terms[name], rows)
         return np.zeros((self.draws.size, len(rows.f)))
 
     def thinned(self, limit: int = PREDICTIVE_DRAWS) -> "Stage":
-        """The stage with at most `limit` draws, ready to be asked at many rows."""
+        """Keep at most `limit` evenly spaced draws, and prepare them for answers at many rows."""
         S = self.draws.size
         kept = np.linspace(0, S - 1, min(S, limit)).round().astype(int)
         fields = self.draws._asdict()
@@ -105,7 +111,10 @@ class Stage(NamedTuple):
         return Stage(draws, terms, features)
 
     def as_sampled(self) -> "Stage":
-        """The stage as its likelihood saw it at the training rows: nothing is completed."""
+        """Return the stage as its likelihood saw it: no draw is completed.
+
+        The variance that the features leave out is no part of the likelihood that was sampled.
+        """
         draws, calibration = self.draws, self.draws.calibration
         terms = {name: _not_completed(term) for name, term in draws.terms.items()}
         if calibration is not None:
@@ -113,7 +122,7 @@ class Stage(NamedTuple):
         return self._replace(draws=draws._replace(terms=terms, calibration=calibration))
 
     def named(self, expert_names: Sequence[str]) -> dict[str, Named]:
-        """Weights and hyperparameters by the names that users know, S values each."""
+        """Return weights and hyperparameters by the names that users see, S values each."""
         draws, calibration = self.draws, self.draws.calibration
         first, *others = [t.named(draws.terms[t.name], expert_names) for t in self.terms]
         named = first | {"noise_scale": Named(draws.sigma_eps, in_units_of_y=True)}
@@ -122,10 +131,10 @@ class Stage(NamedTuple):
         return named if calibration is None else named | calibration.named()
 
     def quantities(self, expert_names: Sequence[str]) -> dict[str, Array]:
-        """Draws of weights and hyperparameters that move, by name: (chain, draw) each."""
+        """Return the weights and hyperparameters that were sampled, by name: (chain, draw) each."""
         named = {name: one.values for name, one in self.named(expert_names).items()}
         held = self.draws.calibration is not None and np.ptp(named["calibration_scale"]) == 0
-        if held:  # one construction of G holds its amplitude
+        if held:  # the construction "cgp" holds its amplitude fixed
             del named["calibration_scale"]
         return {name: self.draws.by_chain(values) for name, values in named.items()}
 
@@ -135,5 +144,5 @@ def _within(term: Term, log_ell: Array | None) -> Term:
 
 
 def _not_completed(draws: Any) -> Any:
-    """Draws whose completing numbers are 0."""
+    """Set the numbers that complete the draws to 0."""
     return draws if draws.xi is None else draws._replace(xi=np.zeros_like(draws.xi))

@@ -1,1 +1,1 @@
-"""Draws to predictive distributions: the one bridge that every answer reads."""
+"""Predictive distributions, made from draws: every answer is computed from them."""

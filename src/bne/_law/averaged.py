@@ -1,8 +1,8 @@
-"""The law of a partitioned posterior (Li, Srivastava and Dunson 2017): an average of shards.
+"""The predictive law of a partitioned posterior: an average over its shards.
 
-Every one-dimensional answer of the whole is the law whose quantile function is the average of the
-shards' quantile functions. Where the answer is a set of draws, that is the average of the sorted
-draws.
+Every one-dimensional answer has a law in each shard. The law of the whole is the one whose quantile
+function is the average of the shards' quantile functions (Li, Srivastava and Dunson 2017). If the
+laws are given by draws, this is the average of the sorted draws.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,18 +24,29 @@ from bne._law.distribution import Law, PredictiveDistribution
 
 
 def average_draws(draws: Sequence[Array]) -> Array:
-    """Draws (S, ...) of the averaged-quantile law of each column; one set is left as it is."""
+    """Average the quantiles of several sets of draws (S, ...), column by column.
+
+    The draws of each shard are sorted and then averaged. A single set is returned as it is.
+    """
     if len(draws) == 1:
         return draws[0]
     return np.mean([np.sort(d, axis=0) for d in draws], axis=0)
 
 
 NODES = np.linspace(-6.0, 6.0, 97)
-"""Where the averaged quantile function is tabulated, as quantiles of N(0, 1)."""
+"""Levels at which the averaged quantile function is tabulated, as quantiles of N(0, 1).
+
+They reach to six standard deviations, beyond which a law has a mass of 1e-9 on either side.
+"""
 
 FINE = np.linspace(-6.0, 6.0, 2401)
+"""Levels of the finer grid to which the table is interpolated, as quantiles of N(0, 1).
+
+Sums over this grid stand for integrals, at a cost that is small beside that of the table.
+"""
 
 MAX_ITERATIONS = 50
+"""Limit on the steps of Newton's method. A halving at every step would also end within it."""
 
 TINY = np.finfo(np.float64).tiny
 
@@ -43,8 +54,9 @@ TINY = np.finfo(np.float64).tiny
 class AveragedDistribution(Law):
     """The law whose quantile function is the average of those of several laws at the same rows.
 
-    Moments, CRPS, mode and samples come from its quantile function on a grid, interpolated; the CDF
-    and the density are refined by Newton's method on the quantile function itself.
+    The variance, the entropy, the CRPS, the mode and samples come from a table of this quantile
+    function. The CDF and the density start from the table, and Newton's method then solves for them
+    with the quantile function itself.
     """
 
     def __init__(self, laws: Sequence[PredictiveDistribution]) -> None:
@@ -74,12 +86,12 @@ class AveragedDistribution(Law):
         return np.mean([law.ppf(levels) for law in self._laws], axis=0)
 
     def cdf(self, y: ArrayLike) -> Array:
-        """Predictive CDF."""
+        """Predictive CDF at y."""
         values, shape = self._broadcast(y)
         return special.ndtr(self._solve(values)[0]).reshape(shape)
 
     def logpdf(self, y: ArrayLike) -> Array:
-        """Log predictive density."""
+        """Log of the predictive density at y."""
         values, shape = self._broadcast(y)
         z, slope = self._solve(values)
         return (-0.5 * z**2 - 0.5 * np.log(2.0 * np.pi) - np.log(slope)).reshape(shape)
@@ -103,7 +115,7 @@ class AveragedDistribution(Law):
         return self._by_rows(drawn)
 
     def crps(self, y: ArrayLike) -> Array:
-        """Continuous ranked probability score at y, the average over levels of the pinball loss."""
+        """Continuous ranked probability score at y: the average over levels of 2 x pinball loss."""
         values, shape = self._broadcast(y)
         u, weights = special.ndtr(FINE), _gaussian_weights(FINE)
 
@@ -115,7 +127,10 @@ class AveragedDistribution(Law):
 
     @cached_property
     def _on_nodes(self) -> tuple[Array, Array]:
-        """Quantiles at the levels of `NODES`, and slopes so limited that none cross: (N, 97)."""
+        """Quantiles at the levels of `NODES`, and their slopes: (N, 97) each.
+
+        The slopes are limited, so that the interpolated quantiles increase with the level.
+        """
         levels = np.tile(special.ndtr(NODES), (self._n_rows, 1))
         quantiles, slopes = self._quantiles_and_slopes(levels)
         steep = 3.0 * np.diff(quantiles, axis=1) / np.diff(NODES)
@@ -125,14 +140,14 @@ class AveragedDistribution(Law):
         return quantiles, np.minimum(slopes, np.minimum(before, after))
 
     def _by_rows(self, answer: Callable[[Array, slice], Array]) -> Array:
-        """An answer from the quantiles at the levels of `FINE`, some rows at a time."""
+        """Apply `answer` to the quantiles at the levels of `FINE`, in chunks of rows."""
         quantiles, slopes = self._on_nodes
         parts = list(chunks(self._n_rows, len(FINE)))
         splines = (CubicHermiteSpline(NODES, quantiles[p], slopes[p], axis=1) for p in parts)
         return np.concatenate([answer(f(FINE), p) for f, p in zip(splines, parts, strict=True)])
 
     def _quantiles_and_slopes(self, levels: Array) -> tuple[Array, Array]:
-        """Quantiles (N, Q), and their derivative in the quantile of N(0, 1)."""
+        """Find the quantiles at `levels` (N, Q), and their slopes in the quantile of N(0, 1)."""
         log_phi = -0.5 * special.ndtri(levels) ** 2 - 0.5 * np.log(2.0 * np.pi)
         quantiles, slopes = np.zeros_like(levels), np.zeros_like(levels)
         for law in self._laws:
@@ -142,10 +157,11 @@ class AveragedDistribution(Law):
         return quantiles, slopes
 
     def _solve(self, y: Array) -> tuple[Array, Array]:
-        """Where the quantile function is y (N, Q), as quantiles of N(0, 1), and its slope there.
+        """Find the level at which the quantile function is y (N, Q), and its slope there.
 
-        Newton's method, with halvings of what is known to hold the answer; beyond the grid the
-        quantile function goes on as a straight line.
+        The level is given as a quantile of N(0, 1). It is found by Newton's method. A step that
+        would leave the interval known to hold the answer is replaced by its midpoint. Beyond the
+        grid the quantile function is continued as a straight line.
         """
 
         def start(fine: Array, part: slice) -> Array:
@@ -168,7 +184,7 @@ class AveragedDistribution(Law):
 
 
 def make_law(stages: Sequence[Stage], rows: Rows, scaling: Scaling) -> Law:
-    """Predictive distribution at N rows: of the only stage, or averaged over shards."""
+    """Make the predictive distribution at N rows; several stages are shards, to be averaged."""
     laws = [
         PredictiveDistribution(
             lambda part, stage=stage: conditional_draws(stage, rows.part(part)),
@@ -183,11 +199,11 @@ def make_law(stages: Sequence[Stage], rows: Rows, scaling: Scaling) -> Law:
 
 
 def _secants(fine: Array) -> Array:
-    """Slopes of quantiles at the levels of `FINE`, above 0."""
+    """Find the slopes of quantiles between the levels of `FINE`; they are kept above 0."""
     return np.maximum(np.diff(fine, axis=1) / np.diff(FINE), TINY)
 
 
 def _gaussian_weights(z: Array) -> Array:
-    """Weights of a rule for expectations under N(0, 1) on an equispaced grid."""
+    """Find weights on an equispaced grid whose sums stand for expectations under N(0, 1)."""
     weights = np.exp(-0.5 * z**2)
     return weights / np.sum(weights)

@@ -1,7 +1,7 @@
-"""Draws -> predictive distribution (Eqs. 4 and 6): the one bridge every answer reads.
+"""The predictive distribution of y (Eqs. 4 and 6), made from posterior draws.
 
-The predictive CDF is the average over posterior draws of ``F_s(y | x)``; quantiles invert that
-average. Rows are worked in chunks, so that memory does not grow with their number.
+Its CDF is the average of ``F_s(y | x)`` over the draws s, and its quantiles invert that average.
+Rows are answered in chunks, so that the memory in use does not grow with their number.
 """
 
 from abc import ABC, abstractmethod
@@ -20,7 +20,7 @@ from bne._law.conditional import ConditionalDraws, by_row, chunks
 
 
 def check_quantiles(levels: ArrayLike) -> None:
-    """Of quantiles: in (0, 1)."""
+    """Raise an error unless all levels lie in (0, 1)."""
     levels = np.asarray(levels, dtype=np.float64)
     bad = levels[~((levels > 0) & (levels < 1))]
     if bad.size:
@@ -28,13 +28,15 @@ def check_quantiles(levels: ArrayLike) -> None:
 
 
 DrawsAt = Callable[[slice], ConditionalDraws]
+"""A function that gives the draws of F(y | x) at a slice of the rows."""
 
 
 class Law(ABC):
-    """What all predictive distributions at N rows share.
+    """The interface of all predictive distributions at N rows.
 
-    An argument `y` (or a level `q`) of shape (N,) is taken row by row, (N, Q) gives (N, Q), and a
-    scalar is the same for every row.
+    Arguments `y` and levels `q` may have three shapes. (N,) holds one value for each row; (N, Q)
+    holds Q values for each row; a scalar is used for every row. Then the answer has shape (N,),
+    (N, Q) or (N,).
     """
 
     _n_rows: int
@@ -57,7 +59,7 @@ class Law(ABC):
 
     @abstractmethod
     def cdf(self, y: ArrayLike) -> Array:
-        """Predictive CDF."""
+        """Predictive CDF at y."""
 
     @abstractmethod
     def crps(self, y: ArrayLike) -> Array:
@@ -73,10 +75,10 @@ class Law(ABC):
 
     @abstractmethod
     def logpdf(self, y: ArrayLike) -> Array:
-        """Log predictive density."""
+        """Log of the predictive density at y."""
 
     def pdf(self, y: ArrayLike) -> Array:
-        """Predictive density."""
+        """Predictive density at y."""
         return np.exp(self.logpdf(y))
 
     @abstractmethod
@@ -84,7 +86,7 @@ class Law(ABC):
         """Quantiles at levels (N, Q) in (0, 1)."""
 
     def ppf(self, q: ArrayLike) -> Array:
-        """Quantiles: the inverse of the CDF."""
+        """Predictive quantiles at the levels q: the inverse of the CDF."""
         levels, shape = self._broadcast(q)
         check_quantiles(levels)
         return self._quantiles(levels).reshape(shape)
@@ -102,24 +104,25 @@ class Law(ABC):
         return ends[:, 0], ends[:, 1]
 
     def _broadcast(self, y: ArrayLike) -> tuple[Array, tuple[int, ...]]:
-        """Bring an argument to (N, Q), and say the shape of the answer."""
+        """Bring an argument to (N, Q), and return it with the shape of the answer."""
         values = np.asarray(y, dtype=np.float64)
         if values.ndim == 0:
             return np.full((self._n_rows, 1), values), (self._n_rows,)
         if values.ndim > 2 or len(values) != self._n_rows:
             raise ValueError(
                 f"Expected a scalar, ({self._n_rows},) or ({self._n_rows}, Q) for {self._n_rows} "
-                f"rows; got shape {values.shape}. For Q values at every row pass "
+                f"rows; got shape {values.shape}. To evaluate the same Q values at every row, pass "
                 "np.tile(values, (N, 1))."
             )
         return values.reshape(self._n_rows, -1), values.shape
 
 
 class PredictiveDistribution(Law):
-    """Predictive distribution of y at N rows.
+    """Predictive distribution of y at N rows, in units of y (Eqs. 4 and 6).
 
-    Made by `BNERegressor.predict_distribution`. An argument `y` (or a level `q`) of shape (N,) is
-    taken row by row, (N, Q) gives (N, Q), and a scalar is the same for every row.
+    `BNERegressor.predict_distribution` makes it. Arguments `y` and levels `q` may have three
+    shapes. (N,) holds one value for each row; (N, Q) holds Q values for each row; a scalar is used
+    for every row. Then the answer has shape (N,), (N, Q) or (N,).
     """
 
     def __init__(
@@ -151,11 +154,11 @@ class PredictiveDistribution(Law):
         return self._by_chunk(total) * self._scaling.y_scale**2
 
     def cdf(self, y: ArrayLike) -> Array:
-        """Predictive CDF."""
+        """Predictive CDF at y."""
         return self._at(y, lambda draws, v: by_row(draws.cdf, v))
 
     def logpdf(self, y: ArrayLike) -> Array:
-        """Log predictive density."""
+        """Log of the predictive density at y."""
 
         def average(draws: ConditionalDraws, v: Array) -> Array:
             log_pdf = by_row(draws.log_pdf_draws, v)
@@ -191,7 +194,10 @@ class PredictiveDistribution(Law):
     def _by_chunk(
         self, function: Callable[..., Array], values: Any = None, *, cost: int = 1
     ) -> Array:
-        """Apply a function of the draws (and values) to chunks of rows; `cost` elements a value."""
+        """Apply a function of the draws, and of `values`, to chunks of rows.
+
+        `cost` is the number of elements that the function holds for each value.
+        """
         width = max(self._row_elements, cost * (1 if values is None else values.shape[1]))
         parts = [
             function(self._draws_at(rows), *(() if values is None else (values[rows],)))

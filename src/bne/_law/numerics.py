@@ -1,4 +1,4 @@
-"""Quantiles, modes and scores of the law that averages many draws."""
+"""Quantiles, modes and scores of a law that is the average of many draws."""
 
 import numpy as np
 from scipy.optimize import elementwise
@@ -8,10 +8,10 @@ from bne._law.conditional import ConditionalDraws, by_row
 
 
 def invert(draws: ConditionalDraws, levels: Array) -> Array:
-    """Quantiles of the averaged CDF at `levels` (n, Q).
+    """Find the quantiles of the averaged CDF at `levels` (n, Q).
 
-    With G = I by a bracketing root finder: a quantile of a mixture lies between the least and the
-    greatest of its components' quantiles.
+    If G = I, a bracketing root finder is used: a quantile of a mixture lies between the smallest
+    and the largest quantile of its components. If not, `Ratio.mixture_quantiles` finds them.
     """
     if draws.ratio is not None:
         return draws.ratio.mixture_quantiles(draws.mu, draws.sigma_eps, levels)
@@ -27,12 +27,17 @@ def invert(draws: ConditionalDraws, levels: Array) -> Array:
 
 
 TOLERANCES = {"xatol": 1e-12, "xrtol": 1e-14, "fatol": 1e-10, "frtol": 0.0}
+"""A quantile is found when its CDF is within 1e-10 of the level, or it is known to 1e-12."""
 
 MODE_GRID = 201
+"""Values of y, between the .001 and .999 quantiles, among which the mode is first sought.
+
+A peak narrower than the step of this grid may be missed; a finer grid takes longer.
+"""
 
 
 def mode(draws: ConditionalDraws) -> Array:
-    """Highest point of the averaged density: the best of a grid, then refined."""
+    """Find the highest point of the averaged density: the best of a grid, then refined."""
     rows = np.arange(draws.mu.shape[1])
     ends = invert(draws, np.tile([0.001, 0.999], (len(rows), 1)))
     grid = ends[:, :1] + (ends[:, 1:] - ends[:, :1]) * np.linspace(0.0, 1.0, MODE_GRID)
@@ -48,10 +53,11 @@ def mode(draws: ConditionalDraws) -> Array:
 
 
 CRPS_NODES = np.polynomial.legendre.leggauss(64)
+"""Nodes and weights of a Gauss-Legendre rule; two such rules give the CRPS, on either side of y."""
 
 
 def crps(draws: ConditionalDraws, y: Array) -> Array:
-    """Integral of ``(F(z) - 1[y <= z])^2`` over z, split at y where the integrand jumps."""
+    """Integrate ``(F(z) - 1[y <= z])^2`` over z, on either side of y, where the integrand jumps."""
     nodes, weights = CRPS_NODES
     row = np.arange(len(y))
     low = draws.quantile_range(np.full(len(y), 1e-9), row)[0][:, None]

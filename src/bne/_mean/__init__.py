@@ -1,1 +1,1 @@
-"""The mean of the model: a sum of Gaussian terms, and its closed forms."""
+"""The mean mu of the model: a sum of Gaussian terms, with closed forms."""

@@ -14,17 +14,20 @@ from bne._process.interpolation import nodes_between
 
 
 class Residual(NamedTuple):
-    """The process delta, the second term of the mean (paper Eq. 2); methods as in `Term`.
+    """The process delta, the second term of the mean (Eq. 2); its methods are those of `Term`.
 
-    The coefficients of its draws are whitened: ``delta = sigma_delta a(x; ell)^T v``.
+    The coefficients v of its draws are whitened: ``delta = sigma_delta a(x; ell)^T v``.
 
     Attributes
     ----------
     feature_map : FeatureMap
+        The features a(x; ell).
     overlap : (J, K, m) array or None
-        Coefficients of the features on the experts at the training rows (``orthogonalize=True``).
-        This much is taken off the features, so that delta keeps clear of the experts.
+        Least-squares coefficients of the features on the experts at the training rows, at every
+        node. With ``orthogonalize=True`` this part is subtracted from the features, so that delta
+        is orthogonal to the experts there. None if delta is not orthogonalised.
     prior : TermPrior
+        Prior of the scale and the length-scale.
     """
 
     feature_map: FeatureMap
@@ -47,31 +50,31 @@ class Residual(NamedTuple):
         return self.feature_map.log_ell
 
     def rotated(self, rotations: Array) -> "Residual":
-        """The same process in rotated features (`principal_rotations`)."""
+        """Return the same process in rotated features (`principal_rotations`)."""
         overlap = None if self.overlap is None else self.overlap @ rotations
         feature_map = self.feature_map._replace(rotations=rotations)
         return self._replace(feature_map=feature_map, overlap=overlap)
 
     def within(self, log_ell: Array) -> "Residual":
-        """The same process with the nodes that these length-scales need."""
+        """Return the same process with only the nodes that these length-scales need."""
         nodes = nodes_between(log_ell, self.grid)
         overlap = None if self.overlap is None else self.overlap[nodes]
         return self._replace(feature_map=self.feature_map.within(nodes), overlap=overlap)
 
     def tabulate(self, rows: Rows) -> Array:
-        """Features of N rows at every node: (J, N, m)."""
+        """Find the features of N rows at every node: (J, N, m)."""
         return self._clear(self.feature_map.tabulate(rows.x), rows)
 
     def _clear(self, table: Array, rows: Rows) -> Array:
-        """Take what the experts can express off the features."""
+        """Subtract from the features what the experts can express, with `orthogonalize` only."""
         return table if self.overlap is None else table - rows.f @ self.overlap
 
     def left_out(self, rows: Rows, log_ell: Array) -> Array:
-        """Share of the prior variance that the features leave out: (S, N)."""
+        """Find the share of the prior variance that the features leave out: (S, N)."""
         return missing_variance(self.feature_map.tabulate(rows.x), self.grid, log_ell)
 
     def values(self, draws: TermDraws, rows: Rows) -> Array:
-        """Draws of delta at N rows, completed with the variance that is left out: (S, N)."""
+        """Find delta at N rows in every draw, completed with the variance left out: (S, N)."""
         assert draws.log_ell is not None and draws.xi is not None
         table = self.feature_map.tabulate(rows.x)
         clear = self._clear(table, rows)
@@ -80,7 +83,7 @@ class Residual(NamedTuple):
         return draws.scale[:, None] * (explained + missing * draws.xi[:, None])
 
     def named(self, draws: TermDraws, expert_names: Sequence[str]) -> dict[str, Named]:
-        """Scale and length-scale of the process."""
+        """Return the scale and the length-scale by the names that users see."""
         del expert_names
         assert draws.log_ell is not None
         return {
@@ -90,7 +93,10 @@ class Residual(NamedTuple):
 
 
 def places_of(rows: Rows, residual: Residual | None) -> Places:
-    """Rows that delta and G cannot tell apart. A delta kept clear of the experts can."""
+    """Find the places: rows that delta and G cannot tell apart.
+
+    An orthogonalised delta depends on the experts' predictions, too. Then each row is a place.
+    """
     if residual is not None and residual.overlap is not None:
         return every_row(len(rows.f))
     return find_places(rows.x)

@@ -1,8 +1,8 @@
-"""The mean of the model is a sum of Gaussian terms; this says what a term is.
+"""A term of the mean: the mean mu is a sum of Gaussian terms.
 
-A term is ``scale * (a(row; ell)^T v + rest)`` with coefficients ``v ~ N(0, I)``: features a of the
-row, which may depend on a length-scale ell, and what the features leave out of the term's variance.
-`bne._mean.weights` and `bne._mean.residual` are the two terms that there are.
+A term is ``scale * (a(row; ell)^T v + rest)`` with coefficients ``v ~ N(0, I)``. The features a of
+the row may depend on a length-scale ell. The rest has the variance that the features leave out.
+There are two terms, in `bne._mean.weights` and `bne._mean.residual`.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from bne._base.typing import Array
 from bne._data.rows import Rows
 
 UNUSED = InverseGamma(2.0, 1.0)
-"""Prior of a length-scale that no term depends on: no likelihood sees it."""
+"""Prior of a length-scale on which no term depends. No likelihood sees it: any prior would do."""
 
 
 class TermPrior(NamedTuple):
@@ -24,9 +24,9 @@ class TermPrior(NamedTuple):
     Attributes
     ----------
     scale : float
-        Scale of the half-Normal on the term's own scale.
+        Scale of the half-Normal prior of the term's scale.
     ell : InverseGamma
-        On the term's length-scale, where it has one.
+        Prior of the term's length-scale, if it has one.
     """
 
     scale: float = 1.0
@@ -39,11 +39,14 @@ class TermDraws(NamedTuple):
     Attributes
     ----------
     coefficients : (S, m)
-        Weights of the features; the term says in which unit.
+        Coefficients of the features. Those of `Weights` are omega, those of `Residual` are v.
     scale : (S,)
-    log_ell, xi : (S,) or None
-        Log length-scale, and the number that completes a draw where the features leave out some of
-        the variance. None where the features depend on no length-scale.
+        Scale of the term.
+    log_ell : (S,) or None
+        Log length-scale; None if the features depend on none.
+    xi : (S,) or None
+        Standard normal number that completes the draw at rows where the features leave out some of
+        the variance; None if they leave out nothing.
     """
 
     coefficients: Array
@@ -53,14 +56,14 @@ class TermDraws(NamedTuple):
 
 
 class Named(NamedTuple):
-    """A quantity that users see: a value for each draw, and whether its unit is that of y."""
+    """A quantity that users see: its value in each draw, and whether it has the unit of y."""
 
     values: Array
     in_units_of_y: bool = False
 
 
 class Term(Protocol):
-    """One Gaussian part of mu."""
+    """The interface of a Gaussian term of mu."""
 
     @property
     def name(self) -> str:
@@ -74,32 +77,32 @@ class Term(Protocol):
 
     @property
     def prior(self) -> TermPrior:
-        """Prior of its scale and its length-scale."""
+        """Prior of the scale and the length-scale."""
         ...
 
     @property
     def grid(self) -> Array | None:
-        """Log length-scales of its nodes: (J,); None where its features are always the same."""
+        """Log length-scales of the nodes: (J,); None if the features depend on no length-scale."""
         ...
 
     def tabulate(self, rows: Rows) -> Array:
-        """Features of N rows at every node: (J, N, m), or one node where they never change."""
+        """Find the features of N rows at every node: (J, N, m); without a grid J = 1."""
         ...
 
     def left_out(self, rows: Rows, log_ell: Array) -> Array | float:
-        """Share of the term's variance that its features leave out: (S, N)."""
+        """Find the share of the term's variance that its features leave out: (S, N)."""
         ...
 
     def within(self, log_ell: Array) -> "Term":
-        """The same term with the nodes that these length-scales need."""
+        """Return the same term with only the nodes that these length-scales need."""
         ...
 
     def values(self, draws: TermDraws, rows: Rows) -> Array:
-        """The term at N rows in every draw, completed: (S, N)."""
+        """Find the term at N rows in every draw, with the variance left out: (S, N)."""
         ...
 
     def named(self, draws: TermDraws, expert_names: Sequence[str]) -> dict[str, Named]:
-        """What users call the draws, and what diagnostics look at."""
+        """Return the quantities that users see and that diagnostics check, by name."""
         ...
 
 
@@ -108,14 +111,14 @@ def moving(terms: Sequence[Any]) -> Any:
     found = [term for term in terms if term.grid is not None]
     if len(found) > 1:
         raise NotImplementedError(
-            f"One term may depend on a length-scale; got {[term.name for term in found]}. Closed "
-            "forms of several such terms are still to be written."
+            f"Only one term may depend on a length-scale; got {[term.name for term in found]}. "
+            "Leave out all but one of them: closed forms for several are not written yet."
         )
     return found[0] if found else None
 
 
 def fixed_features(terms: Sequence[Term], rows: Rows) -> Array:
-    """Features, side by side, of the terms that depend on no length-scale: (N, K)."""
+    """Join the features of all terms that depend on no length-scale: (N, K)."""
     columns = [term.tabulate(rows)[0] for term in terms if term.grid is None]
     return np.ascontiguousarray(np.concatenate(columns, axis=1))
 
@@ -137,7 +140,7 @@ def split_fixed(
 
 
 def priors_of(terms: Sequence[Term]) -> Priors:
-    """Priors of the terms' hyperparameters, by their names."""
+    """Collect the priors of the terms' hyperparameters."""
     by_name = {term.name: term.prior for term in terms}
     weights, residual = by_name["weights"], by_name.get("residual", TermPrior())
     return Priors(ell=residual.ell, omega=weights.scale, delta=residual.scale)

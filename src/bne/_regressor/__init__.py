@@ -1,4 +1,4 @@
-"""`BNERegressor`: validate, delegate, return. No maths."""
+"""`BNERegressor`, the public class: it checks arguments, calls other layers, and labels answers."""
 
 from bne._regressor.estimator import BNERegressor
 

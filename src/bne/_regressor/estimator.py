@@ -1,6 +1,7 @@
-"""`BNERegressor`: validate, delegate, return. No maths.
+"""`BNERegressor`, the public class: it checks arguments, calls other layers, and labels answers.
 
-This file is long because a third of it documents parameters.
+There are no formulas here. This file is long because it documents every parameter and every answer
+of the class that users meet first.
 """
 
 from collections.abc import Sequence
@@ -31,61 +32,77 @@ if TYPE_CHECKING:
 class BNERegressor(RegressorMixin, BaseEstimator):
     """Bayesian Nonparametric Ensemble of several models of one quantity.
 
+    The ensemble has three nested stages: `ensemble` is the weighted models (Eq. 1), `additive` adds
+    the residual process (Eq. 2), and `full` adds the calibration function (Eq. 4). One fit samples
+    all three.
+
     Parameters
     ----------
-    estimators : list of (str, expert) pairs, default=None
-        The base models. An expert is a regressor (fitted out of fold by `cv`, then on all rows), or
-        the name or index of a column of X that already holds a model's prediction (regressors never
-        see such columns). None is a linear, a nearest-neighbour and a boosted model.
+    estimators : list of (str, model) pairs, default=None
+        The models to combine, with their names. A model is a regressor, or the name or index of a
+        column of X that already holds the predictions of a model. Regressors are fitted out of fold
+        (see `cv`), then on all rows; they never see columns of predictions. None uses three models:
+        a linear one, nearest neighbours, and boosting.
     inputs : list of column names or indices, default=None
-        Columns that feed the residual process. None is every column that is not a prediction.
+        Columns on which the residual process and the calibration function depend. None uses every
+        column that is not a prediction.
     geographic : (longitude, latitude), default=None
-        Inputs in degrees, to be measured in kilometres. None treats every input as a plain number.
+        Names or indices of two inputs in degrees. Their distances are measured in kilometres. None
+        treats every input as a plain number.
     residual : {"matern12", "matern32", "matern52", "rbf"}, function or None, default="matern32"
-        Kernel of the residual process, or a positive-definite function of the scaled Euclidean
-        distance with k(0) = 1. None leaves the process out: the original ensemble.
+        Kernel of the residual process: a name, or a positive-definite function of the scaled
+        Euclidean distance with k(0) = 1. None leaves the process out.
     calibration : {"logistic", "cgp"} or None, default="logistic"
-        Construction of the calibration function G: a logistic Gaussian process, or the paper's
-        constrained one (slower and less accurate, see docs/deviations.md). None is Gaussian noise:
-        the paper's Bayesian additive ensemble, which is much quicker to fit.
+        Construction of the calibration function G. "logistic" is a logistic Gaussian process.
+        "cgp" is the paper's constrained one, which is slower and less accurate (see
+        docs/deviations.md). None leaves G out: the noise is Gaussian, and the fit is much quicker.
     length_scales : {"shared", "per_input"}, default="shared"
-        One length-scale, or one for each input.
+        Whether all inputs share one length-scale, or each has its own.
     orthogonalize : bool, default=False
-        Restrict the residual to what the experts cannot express on the training rows. `detect_bias`
-        looks for that in any case; with True `delta` is it, and ``weights_`` go with it.
+        Restrict the residual process to what the models cannot express on the training rows.
+        `detect_bias` looks for such a part in any case. With True, its `delta` is that part, and
+        ``weights_`` are the weights that go with it.
     feature_points : int, default=None
-        The residual is exact while there are at most this many distinct rows of inputs; beyond, it
-        is carried by as many of them (randomly pivoted Cholesky), at a cost linear in the rows.
-        None is 128, and up to 512 where many rows share their inputs, as a station's days do.
+        The residual process is exact if there are at most this many distinct rows of inputs. If
+        there are more, it is built on this many chosen rows, at a cost linear in the rows. None
+        uses 128, and up to 512 if many rows share their inputs (such as the days of one station).
     cv : int, splitter, iterable or "prefit", default=None
-        How regressors predict rows they have not seen; None is 5 folds, "prefit" uses them as they
-        are.
-    chains, warmup, draws : int
-        Number of Markov chains, and iterations of each before and after adaptation ends.
+        How regressors predict rows that they have not seen. None uses 5 folds. "prefit" uses
+        regressors that are already fitted, as they are.
+    chains : int, default=4
+        Number of Markov chains.
+    warmup : int, default=400
+        Iterations of each chain in which the sampler adapts. They are thrown away.
+    draws : int, default=1000
+        Iterations of each chain that are kept.
     target_acceptance : float, default=0.95
-        Of the full stage's sampler; nearer 1 is slower and safer.
+        Target acceptance rate of the sampler of the full stage. Closer to 1 is slower, and gives
+        fewer divergent transitions.
     partitions : int, default=1
-        Sample the posteriors of this many equal parts of the rows, side by side, and average their
-        answers: for data too large for one posterior (see docs/scaling.md).
+        Number of shards. With more than 1, the rows are divided into that many equal shards, each
+        is sampled by itself, and their answers are averaged. This is for data that are too large
+        for one posterior (see docs/scaling.md).
     checkpoint : path, default=None
-        Folder in which a fit leaves its draws as they come. The same call goes on where a killed
-        one was, and gives the same draws.
+        Folder in which a fit stores its draws while it runs. If the fit is killed, repeat the same
+        call: it continues from there, and gives the draws of an unbroken fit.
     n_jobs : int, default=None
-        Chains, experts or parts that run at a time. The numbers do not depend on it.
-    random_state : int, RandomState or None
-        Same value, same numbers.
+        Number of chains, models or shards that run at the same time. The results do not depend on
+        it.
+    random_state : int, RandomState or None, default=None
+        Seed. The same integer gives the same results.
     verbose : int, default=0
         1 shows a progress bar.
 
     Attributes
     ----------
     weights_ : (K,) array
-        Posterior mean weight of each expert in the final stage.
+        Posterior mean of each model's weight in the last stage of the model.
     estimators_ : dict
         Fitted regressors by name.
     expert_names_ : list of str
+        Names of the models, in their order.
     n_rows_ : int
-        Training rows the ensemble was fitted to.
+        Number of training rows to which the ensemble was fitted.
 
     Examples
     --------
@@ -141,7 +158,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         self.verbose = verbose
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters, and with `deep` those of the experts (``ridge__alpha``)."""
+        """Return the parameters, and with `deep` those of the models too (``ridge__alpha``)."""
         params = super().get_params(deep=False)
         if deep:
             for name, expert in self._regressor_pairs():
@@ -150,7 +167,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         return params
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters; ``ridge=...`` replaces an expert, ``ridge__alpha=...`` changes one."""
+        """Set parameters: ``ridge=...`` replaces a model, ``ridge__alpha=...`` changes one."""
         names = {name for name, _ in self._regressor_pairs()}
         replaced = {k: params.pop(k) for k in list(params) if k in names}
         if replaced and self.estimators is not None:
@@ -164,14 +181,16 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         return [(n, e) for n, e in pairs if hasattr(e, "get_params") and not isinstance(e, type)]
 
     def fit(self, X: Any, y: ArrayLike, groups: Any = None) -> Self:
-        """Fit the experts and sample the posterior of every stage.
+        """Fit the models that are regressors, and sample the posterior of every stage.
 
         Parameters
         ----------
         X : (n, p) array or DataFrame
+            Inputs, features of the regressors, and columns of predictions.
         y : (n,) array
+            Outcomes.
         groups : (n,) array, default=None
-            Passed to the splitter `cv`.
+            Group of each row, passed to the splitter `cv`.
         """
         check_settings(self)
         with unchanged_by_failure(self):
@@ -190,32 +209,34 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         self.weights_: Array = np.mean([stage.draws.omega for stage in stages], axis=(0, 1))
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Predictive mean, and with `return_std` the predictive standard deviation: (N,) each."""
+        """Return the predictive mean, and with `return_std` the standard deviation: (N,) each."""
         distribution = self.predict_distribution(X)
         return (distribution.mean(), distribution.std()) if return_std else distribution.mean()
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> Any:
-        """Central predictive interval: columns ``lower`` and ``upper``, (N, 2)."""
+        """Return the central predictive interval (Eq. 6): ``lower`` and ``upper``, (N, 2)."""
         ends = np.column_stack(self.predict_distribution(X).interval(coverage))
         return labelled(ends, ["lower", "upper"], X)
 
     def predict_quantiles(self, X: Any, quantiles: ArrayLike = (0.05, 0.5, 0.95)) -> Any:
-        """Predictive quantiles, one column a level: (N, Q)."""
+        """Return predictive quantiles, one column for each level: (N, Q)."""
         levels = np.atleast_1d(np.asarray(quantiles, dtype=np.float64))
         if levels.ndim != 1:
-            raise ValueError(f"`quantiles` must be a list of levels; got shape {levels.shape}.")
+            raise ValueError(
+                f"`quantiles` must be a list of levels; got shape {levels.shape}. Pass a flat list."
+            )
         distribution = self.predict_distribution(X)
         values = distribution.ppf(np.tile(levels, (len(distribution), 1)))
         return labelled(values, list(levels), X)
 
     def predict_distribution(self, X: Any, stage: str = "full") -> "Law":
-        """Predictive distribution at the rows of X.
+        """Return the predictive distribution at the rows of X.
 
         Parameters
         ----------
         X : (N, p) array or DataFrame
         stage : {"ensemble", "additive", "full"}, default="full"
-            Eq. (1), Eq. (2) or Eq. (4) of the paper; each is its own posterior.
+            Eq. (1), Eq. (2) or Eq. (4) of the paper. Each stage has its own posterior.
 
         Returns
         -------
@@ -230,15 +251,15 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         ----------
         X : (N, p) array or DataFrame
         measure : {"entropy", "variance"}, default="entropy"
-            Nats, or squared units of y.
+            Entropies are in nats, variances in squared units of y.
         stage : {"full", "additive", "ensemble"}, default="full"
-            Which posterior to take apart.
+            The stage whose uncertainty is split.
 
         Returns
         -------
         Decomposition
-            With attributes ``total aleatoric epistemic parametric structural_delta structural_G
-            hyperparameters``, their Monte-Carlo ``errors``, and ``to_frame()``.
+            It has the attributes ``total aleatoric epistemic parametric structural_delta
+            structural_G hyperparameters``, their Monte-Carlo ``errors``, and ``to_frame()``.
         """
         from bne._answers.reports import Decomposition
         from bne._answers.uncertainty import decompose
@@ -260,26 +281,29 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         coverage: float = 0.9,
         threshold: float = 0.95,
     ) -> "BiasReport":
-        """Say with a probability where the models are wrong (section 3.1 of the paper).
+        """Say with a probability where the models are wrong (section 3.1 of the paper, Eq. 5).
 
-        "The models" are their weighted sum, not each of them: the verdict is about what E[y|x]
-        differs by from the sum under the weights that suit it best, which no weights could mend.
+        The verdict is about the weighted sum of the models, not about each of them. It compares
+        E[y|x] with the sum under the weights that come nearest to it. No other weights could
+        remove such a difference.
 
         Parameters
         ----------
         X : (N, p) array or DataFrame
         statistic : {"mean", "variance", "skewness", "modes", "median"} or level in (0, 1)
-            Of y given x, default="mean". Only the mean is moved by the residual process.
+            The statistic of y given x, default="mean". A number is a quantile level. The residual
+            process changes only the mean.
         coverage : float, default=0.9
-            Of the intervals.
+            Coverage of the intervals.
         threshold : float, default=0.95
-            Probability from which on the verdict speaks.
+            The verdict names a bias if its probability is at least this.
 
         Returns
         -------
         BiasReport
-            For ``delta`` and ``G``, the paper's two differences, and for the ``total``: mean,
-            interval, P(D > 0), evidence; a ``verdict`` on the total in words; ``to_frame()``.
+            It has ``delta`` and ``G``, the paper's two differences, and the ``total``: each with
+            its mean, interval, P(D > 0) and evidence. ``verdict`` judges the total in words, and
+            ``to_frame()`` returns all as a frame.
         """
         from bne._answers.bias import bias, check_statistic
         from bne._answers.reports import BiasReport
@@ -289,9 +313,9 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         return BiasReport(*summaries, statistic, threshold, index_of(X, summaries[0].mean))
 
     def explain_weights(self, stage: str = "full", coverage: float = 0.9) -> pd.DataFrame:
-        """Posterior of each expert's weight, and the share of the ensemble's variance it carries.
+        """Return the posterior of each model's weight, and its share of the ensemble's variance.
 
-        Warns where two experts are too alike for their weights to be told apart.
+        A warning names pairs of models that are too alike for their weights to be told apart.
         """
         from bne._answers.weights import warn_if_collinear, weights_table
 
@@ -300,7 +324,10 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         return weights_table(omegas, f, self.expert_names_, coverage)
 
     def diagnostics(self, stage: str = "full") -> pd.DataFrame:
-        """ESS and R-hat of weights and hyperparameters; the sampler's totals are in ``.attrs``."""
+        """Return ESS and R-hat of the weights and hyperparameters, one row each.
+
+        ``.attrs`` of the frame holds the number of divergences and the steps per draw.
+        """
         from bne._sampler.diagnostics import health
 
         stages = self._stages(stage)
@@ -313,42 +340,45 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         return table
 
     def to_datatree(self, stage: str = "full", shard: int = 0) -> Any:
-        """Posterior, sampler statistics and pointwise log likelihood as an ArviZ ``DataTree``.
+        """Return posterior, sampler statistics and log likelihood as an ArviZ ``DataTree``.
 
-        Of a partitioned posterior, that of one `shard` and its rows: shards have no joint draws.
+        A partitioned posterior gives the draws of one `shard` and its rows, because shards have no
+        joint draws.
         """
         from bne._answers.datatree import to_datatree
 
         stages, shards = self._stages(stage), self.posterior_.shards
         if not 0 <= shard < len(shards):
-            raise ValueError(f"`shard` must lie in 0 ... {len(shards) - 1}; got {shard}.")
+            raise ValueError(
+                f"`shard` must lie in 0 ... {len(shards) - 1}; got {shard}. Shards count from 0."
+            )
         return to_datatree(stages[shard], shards[shard], self.scaling_, self.expert_names_)
 
     def save(self, path: Any, *, include_estimators: bool = False) -> None:
-        """Write the fitted model to one file, which `bne.load` reads; see `bne.io.save`."""
+        """Write the fitted model to one file, which `bne.load` reads (see `bne.io.save`)."""
         from bne._storage.archive import save
 
         save(self, path, include_estimators=include_estimators)
 
     def _fitted(self) -> "Fitted":
-        """What the answers read."""
+        """Collect what the answers read."""
         from bne._answers.fitted import Fitted
 
         check_is_fitted(self)
         return Fitted(self.posterior_, self.scaling_, self.expert_names_)
 
     def _stages(self, stage: str) -> list[Any]:
-        """The stage that stands for `stage` in this model, of every shard."""
+        """Return the stage that stands for `stage` in this model, for every shard."""
         check_is_fitted(self)
         return self.posterior_.stages(stage)
 
     def _stage(self, stage: str) -> Any:
-        """The same of a model that was not partitioned."""
+        """Return the same for a model that is not partitioned."""
         (only,) = self._stages(stage)
         return only
 
     def _rows(self, X: Any) -> Any:
-        """Inputs and experts' predictions at the rows of X, in the model's units: `Rows`."""
+        """Find the inputs and the experts' predictions at the rows of X, in the model's units."""
         from bne._data.rows import Rows
 
         check_is_fitted(self)

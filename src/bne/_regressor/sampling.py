@@ -1,4 +1,4 @@
-"""Training rows of a `BNERegressor` -> its scaling and its posterior."""
+"""From the training rows of a `BNERegressor` to its scaling and its posterior."""
 
 from typing import Any
 
@@ -27,13 +27,16 @@ SAMPLING = (
     "target_acceptance",
     "partitions",
 )
-"""Parameters that the draws depend on."""
+"""Parameters on which the draws depend. A checkpoint is continued only if none has changed.
+
+`residual` is missing here: a function cannot be stored, so its values are compared instead.
+"""
 
 
 def sample_model(
     model: Any, x: Array, f: Array, y: Array, geographic: tuple[int, int] | None
 ) -> tuple[Scaling, Posterior]:
-    """Sample the posterior of every stage, and warn where it cannot be trusted yet."""
+    """Sample the posterior of every stage, and warn if one cannot be trusted yet."""
     scaling = fit_scaling(x, f, y, geographic)
     rows, y = Rows(scaling.inputs(x), scaling.outcome(f)), scaling.outcome(y)
     checkpoint, seed = _open(model, {"inputs": rows.x, "predictions": rows.f, "y": y})
@@ -65,7 +68,11 @@ def sample_model(
 
 
 def _open(model: Any, data: dict[str, Array]) -> tuple[Checkpoint, int]:
-    """Checkpoint and seed of this fit; a random state that is no number has no say in it."""
+    """Open the checkpoint of this fit, and return it with the seed.
+
+    Only an integer `random_state` is compared with that of the checkpoint. Any other value gives a
+    new seed at every call, so a fit that continues takes the seed of the checkpoint.
+    """
     seed = int(check_random_state(model.random_state).randint(np.iinfo(np.int32).max))
     settings = {name: getattr(model, name) for name in SAMPLING}
     if model.residual is not None:

@@ -1,4 +1,4 @@
-"""Checks of the parameters that a `BNERegressor` was made with."""
+"""Checks of the parameters of a `BNERegressor`."""
 
 from typing import Any
 
@@ -7,11 +7,11 @@ import numpy as np
 from bne._calibration.registry import HOMES
 
 SIZES = (("chains", 1), ("warmup", 1), ("draws", 1), ("feature_points", 2), ("partitions", 1))
-"""Parameters that count something, and the least they can be."""
+"""Parameters that are counts, with the smallest value of each."""
 
 
 def check_settings(model: Any) -> None:
-    """Refuse what no fit can use; an error names the parameter and what it may be."""
+    """Raise an error for a parameter that no fit can use; it says which values are allowed."""
     for name, least in SIZES:
         value = getattr(model, name)
         if name == "feature_points" and value is None:
@@ -28,5 +28,5 @@ def check_settings(model: Any) -> None:
         )
     if not 0 < model.target_acceptance < 1:
         raise ValueError(
-            f"`target_acceptance` must lie in (0, 1); got {model.target_acceptance!r}."
+            f"`target_acceptance` must lie in (0, 1); got {model.target_acceptance!r}. Pass 0.95."
         )

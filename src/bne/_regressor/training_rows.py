@@ -1,4 +1,4 @@
-"""What a `BNERegressor` is fitted to: the experts' predictions of the training rows."""
+"""The data to which a `BNERegressor` is fitted: experts' predictions at the training rows."""
 
 from typing import Any
 
@@ -12,9 +12,10 @@ from bne._data.validation import check_rows, drop_unpredicted, warn_constant
 def predict_training_rows(
     model: Any, X: Any, y: ArrayLike, groups: Any
 ) -> tuple[Array, Array, Array, tuple[int, int] | None]:
-    """Fit the experts: inputs, predictions, outcomes, and which inputs are degrees.
+    """Fit the experts, and return inputs, predictions, outcomes and the two geographic inputs.
 
-    Sets the fitted attributes of the model that belong to the experts.
+    The model gets its fitted attributes that belong to the experts: `expert_names_`,
+    `estimators_` and `columns_`.
     """
     X, y = check_rows(model, X, y, reset=True)
     given = experts.default_estimators(len(y)) if model.estimators is None else model.estimators

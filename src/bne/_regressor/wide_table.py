@@ -17,9 +17,10 @@ def wide_table(
     n_jobs: int | None = None,
     progress: Callable[[int], object] = lambda n: None,
 ) -> pd.DataFrame:
-    """Mean, sd, quantiles, parts of the variance and probability of bias, one row a row of X.
+    """Find mean, sd, quantiles, parts of the variance and probability of bias at the rows of X.
 
-    `bne._answers.columns` declares the columns.
+    The columns are those that `bne._answers.columns` declares. `progress` is called with the number
+    of rows just done.
     """
     answerer = table.prepare(model._fitted(), quantiles)
     columns = table.answers(answerer, model._rows(X), n_jobs=n_jobs, progress=progress)

@@ -12,7 +12,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
+import click
 import typer
+
+from bne._calibration.registry import HOMES
 
 app: typer.Typer = typer.Typer(
     help="Bayesian Nonparametric Ensemble: combine models, and learn why they are uncertain.",
@@ -77,14 +80,6 @@ Checkpoint = Annotated[
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
-class Calibration(StrEnum):
-    """Constructions of the calibration function G."""
-
-    logistic = "logistic"
-    cgp = "cgp"
-    none = "none"
-
-
 class LengthScales(StrEnum):
     """Length-scales of the inputs: one for all of them, or one for each."""
 
@@ -92,10 +87,13 @@ class LengthScales(StrEnum):
     per_input = "per_input"
 
 
+NO_CALIBRATION = "none"
+
 Construction = Annotated[
-    Calibration,
+    str,
     typer.Option(
-        help="Construction of the calibration function G; `none` leaves G out and is much faster."
+        click_type=click.Choice([*HOMES, NO_CALIBRATION]),
+        help="Construction of the calibration function G; `none` leaves G out and is much faster.",
     ),
 ]
 Lengths = Annotated[
@@ -151,7 +149,7 @@ def fit(
     model: Models,
     output: Output = Path("model.bne"),
     inputs: Inputs = "",
-    calibration: Construction = Calibration.logistic,
+    calibration: Construction = "logistic",
     orthogonalize: Orthogonalize = False,
     length_scales: Lengths = LengthScales.shared,
     chains: Chains = 4,
@@ -218,7 +216,7 @@ def evaluate(
     blocks: Annotated[
         bool, typer.Option(help="Make every fold a region of the inputs (k-means).")
     ] = False,
-    calibration: Construction = Calibration.logistic,
+    calibration: Construction = "logistic",
     orthogonalize: Orthogonalize = False,
     warmup: Warmup = 400,
     draws: Draws = 500,
@@ -318,12 +316,10 @@ def main(
         sys.exit(0)
 
 
-def _settings(
-    calibration: Calibration, draws: int, seed: int, jobs: int, quiet: bool
-) -> dict[str, Any]:
+def _settings(calibration: str, draws: int, seed: int, jobs: int, quiet: bool) -> dict[str, Any]:
     """Return the arguments of `BNERegressor` that `fit` and `evaluate` share."""
     return {
-        "calibration": None if calibration is Calibration.none else calibration.value,
+        "calibration": None if calibration == NO_CALIBRATION else calibration,
         "draws": draws,
         "random_state": seed,
         "n_jobs": jobs,
