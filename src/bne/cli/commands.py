@@ -12,7 +12,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
 
 from bne._calibration.registry import HOMES
@@ -89,10 +88,22 @@ class LengthScales(StrEnum):
 
 NO_CALIBRATION = "none"
 
+CALIBRATIONS = (*HOMES, NO_CALIBRATION)
+"""Constructions of the calibration function by name."""
+
+
+def _known_calibration(name: str) -> str:
+    if name not in CALIBRATIONS:
+        known = ", ".join(CALIBRATIONS)
+        raise typer.BadParameter(f"must be one of {known}; got {name!r}.")
+    return name
+
+
 Construction = Annotated[
     str,
     typer.Option(
-        click_type=click.Choice([*HOMES, NO_CALIBRATION]),
+        metavar=f"[{'|'.join(CALIBRATIONS)}]",
+        callback=_known_calibration,
         help="Construction of the calibration function G; `none` leaves G out and is much faster.",
     ),
 ]
