@@ -17,7 +17,9 @@ from conftest import shifted
 
 def p_values(sets):
     shared = sbc.world()
-    return sbc.uniformity(pd.DataFrame([sbc.ranks(s, shared, sbc.SETTINGS) for s in range(sets)]))
+    return sbc.uniformity(
+        pd.DataFrame([sbc.ranks(shifted(s), shared, sbc.SETTINGS) for s in range(sets)])
+    )
 
 
 def test_simulation_based_calibration():

@@ -111,7 +111,7 @@ def test_intervals_cover_where_the_model_is_right():
             chains=2,
             warmup=300,
             draws=300,
-            random_state=seed,
+            random_state=shifted(seed),
         ).fit(X[:80], y[:80])
         for stage, hits in inside.items():
             low, high = model.predict_distribution(X[80:], stage=stage).interval(0.9)

@@ -24,7 +24,8 @@ from bne.datasets import make_wave_1d
 from conftest import shifted
 
 COLUMNS = ["--target", "y", "--model", "rbf_short", "--model", "periodic", "--inputs", "x"]
-QUICK = ["--calibration", "none", "--draws", "50", "--quiet"]
+SEED = ["--seed", str(shifted(1))]
+QUICK = ["--calibration", "none", "--draws", "50", "--quiet", *SEED]
 
 
 def run(*arguments):
@@ -35,7 +36,7 @@ def run(*arguments):
 def folder(tmp_path_factory):
     """A table, and a model fitted to it."""
     folder = tmp_path_factory.mktemp("cli")
-    result = run("demo", "-o", folder / "data.csv", "--rows", 40)
+    result = run("demo", "-o", folder / "data.csv", "--rows", 40, *SEED)
     assert result.exit_code == 0, result.output
     result = run("fit", folder / "data.csv", *COLUMNS, *QUICK, "-o", folder / "model.bne")
     assert result.exit_code == 0, result.output
@@ -89,8 +90,9 @@ def test_partitions_checkpoints_and_jobs_reach_the_model(folder):
     assert {path.name for path in (folder / "run").iterdir()} == {"run.json", "shard0", "shard1"}
     X = pd.read_csv(folder / "data.csv")[list(first.feature_names_in_)]
     np.testing.assert_array_equal(first.predict(X), again.predict(X))
-    other = ["--partitions", 2, "--checkpoint", folder / "run", "--draws", 51, "--calibration"]
-    result = run("fit", folder / "data.csv", *COLUMNS, *other, "none", "-o", folder / "3.bne")
+    other = ["--partitions", 2, "--checkpoint", folder / "run", "--draws", 51, *SEED]
+    other += ["--calibration", "none", "-o", folder / "3.bne"]
+    result = run("fit", folder / "data.csv", *COLUMNS, *other)
     assert result.exit_code == 1
     assert "belongs to a run with other draws" in result.output
 

@@ -156,7 +156,7 @@ def test_base_models_are_informative_but_wrong():
 @pytest.mark.parametrize(
     "seed",
     [
-        lambda: 5,
+        lambda: shifted(5),
         lambda: np.random.default_rng(shifted(5)),
         lambda: np.random.RandomState(shifted(5)),
     ],
@@ -170,7 +170,10 @@ def test_same_random_state_same_numbers(make, seed):
 @pytest.mark.parametrize("make", WORLDS.values(), ids=WORLDS)
 def test_different_random_states_differ(make):
     generator = np.random.default_rng(shifted(5))
-    sets = [make(5, random_state=state) for state in (1, 2, None, None, generator, generator)]
+    sets = [
+        make(5, random_state=state)
+        for state in (shifted(1), shifted(2), None, None, generator, generator)
+    ]
     assert len({data.y[0] for data in sets}) == len(sets)
 
 

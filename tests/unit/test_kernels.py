@@ -82,7 +82,7 @@ def test_interpolated_features_reproduce_the_kernel_between_nodes(x):
 def test_rotated_features_are_orthogonal_and_reproduce_the_kernel(dim, n_points):
     x = np.random.default_rng(shifted(0)).uniform(-2, 2, size=(400, dim))
     kernel = resolve_kernel("matern32")
-    points = choose_points(kernel, x, n_points, 0)
+    points = choose_points(kernel, x, n_points, shifted(0))
     grid = length_scale_grid(fit_inverse_gamma(*spacing_and_range(points)), N_NODES)
     plain = make_feature_map(kernel, points, grid).tabulate(x)
     with single_blas_thread():

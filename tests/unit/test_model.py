@@ -28,7 +28,7 @@ def make_problem(construction):
     priors = Priors(InverseGamma(3.0, 2.0))
     grid = length_scale_grid(priors.ell, 32)
     table = make_feature_map(resolve_kernel("matern32"), x[:12], grid).tabulate(x)
-    features = _joint.make_calibration(construction, x, np.ones(1), 0, has_residual=True)
+    features = _joint.make_calibration(construction, x, np.ones(1), shifted(0), has_residual=True)
     weights = _joint.row_weights(x, y - F @ [0.7, 0.1])
     data = joint_data(x, F, y, table, grid, features, priors, weights)
     mode = np.log([0.7, 0.4, 0.4, 1.0])

@@ -68,7 +68,7 @@ def test_tables_of_rows_that_count_three_times(problem):
 
 def test_joint_density_of_rows_that_count_three_times(problem):
     x, F, y, priors, grid, table = problem
-    features = _joint.make_calibration(Logistic(), x, np.ones(1), 0, has_residual=True)
+    features = _joint.make_calibration(Logistic(), x, np.ones(1), shifted(0), has_residual=True)
     weights = _joint.row_weights(x, y - F @ [0.7, 0.1])
 
     def density(times, power):
@@ -90,7 +90,7 @@ PINNED = np.array([-0.3, -0.5, 0.1, -0.9, 0.2, 0.3, 0.4])
 @pytest.fixture(params=["noise held", "noise free"])
 def pinned_problem(request, problem):
     x, F, y, priors, grid, table = problem
-    features = _joint.make_calibration(Logistic(), x, np.ones(1), 0, has_residual=True)
+    features = _joint.make_calibration(Logistic(), x, np.ones(1), shifted(0), has_residual=True)
     pinned = PINNED.copy()
     pinned[3] = -0.9 if request.param == "noise held" else np.nan
     data = joint_data(x, F, y, table, grid, features, priors, np.ones(20), pinned=pinned)
@@ -129,7 +129,7 @@ def test_pinned_log_determinant_is_that_of_the_map(pinned_problem):
 def test_held_length_scales_give_what_tables_give(problem):
     """One node in place of a table: the same mu and the same coefficients of h."""
     x, F, y, priors, grid, table = problem
-    features = _joint.make_calibration(Logistic(), x, np.ones(1), 0, has_residual=True)
+    features = _joint.make_calibration(Logistic(), x, np.ones(1), shifted(0), has_residual=True)
     given = x, F, y, table, grid, features, priors, np.ones(20)
     free, held = joint_data(*given), joint_data(*given, pinned=PINNED)
     assert free.A.shape[0] == len(grid)
@@ -273,7 +273,7 @@ def test_shards_resemble_each_other():
     smooth = (smooth - smooth.mean(axis=0)) / smooth.std(axis=0)
     ratios = []
     for seed in range(20):
-        shards = _partition.deal_rows(rows, y, 8, np.random.SeedSequence(seed))
+        shards = _partition.deal_rows(rows, y, 8, np.random.SeedSequence(shifted(seed)))
         means = np.stack([smooth[s].mean(axis=0) for s in shards])
         ratios.append(100 * np.mean(means**2, axis=0))  # 7/8 were shards drawn at random
     assert np.all(np.mean(ratios, axis=0) < 0.4)
@@ -283,7 +283,7 @@ def test_every_row_goes_to_every_shard_as_often():
     rows, y = some_rows(64)
     times = np.zeros((64, 4))
     for seed in range(400):
-        shards = _partition.deal_rows(rows, y, 4, np.random.SeedSequence(seed))
+        shards = _partition.deal_rows(rows, y, 4, np.random.SeedSequence(shifted(seed)))
         for i, shard in enumerate(shards):
             times[shard, i] += 1
     assert np.all(np.abs(times - 100.0) < 5.0 * np.sqrt(75.0))

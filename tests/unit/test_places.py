@@ -126,7 +126,7 @@ def densities(stations, tables):
     """The joint density and its gradient, at the rows and at the places."""
     x, F, y = stations
     table, places, at_places = tables
-    features = _joint.make_calibration(Logistic(), x, np.ones(2), 0, has_residual=True)
+    features = _joint.make_calibration(Logistic(), x, np.ones(2), shifted(0), has_residual=True)
     weights = np.random.default_rng(shifted(3)).uniform(0.5, 2.0, size=len(y))
     given = {"F": F, "y": y, "grid": GRID, "features": features, "priors": PRIORS}
     given |= {"weights": weights, "power": 3.0}
@@ -201,7 +201,7 @@ def test_neighbourhoods_in_parts_are_those_of_all(stations, monkeypatch):
 def test_points_of_very_many_rows_are_chosen_among_some(monkeypatch):
     x = np.random.default_rng(shifted(5)).normal(size=(400, 2))
     monkeypatch.setattr(_kernels, "CANDIDATES", 50)
-    points = _kernels.choose_points(resolve_kernel("matern32"), x, 20, 0)
+    points = _kernels.choose_points(resolve_kernel("matern32"), x, 20, shifted(0))
     assert points.shape == (20, 2) and len(np.unique(points, axis=0)) == 20
     assert {tuple(p) for p in points} <= {tuple(p) for p in x}
 

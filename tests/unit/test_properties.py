@@ -5,20 +5,27 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from bne import BNERegressor
 from bne._scaling import fit_scaling
 from bne.datasets import make_wave_1d
-from conftest import shifted
+from conftest import SHIFT, shifted
 
-FEW = settings(
+SETTINGS = settings(
     max_examples=8,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
+
+
+def FEW(test):
+    """A few examples: the same ones in every run, and other ones for every shift of the seeds."""
+    return SETTINGS(seed(shifted(0))(test) if SHIFT else test)
+
+
 QUICK = {"calibration": None, "chains": 2, "warmup": 150, "draws": 300, "random_state": shifted(0)}
 NAMES = ["rbf_short", "rbf_long", "periodic"]
 

@@ -145,7 +145,7 @@ STRANGE = {
     "integers": lambda X, y: ((10 * X).round().astype(int), (10 * y).round().astype(int), {}),
     "float32": lambda X, y: (X.astype(np.float32), y.astype(np.float32), {}),
     "fifty inputs": lambda X, y: (
-        X.assign(**{f"z{i}": np.random.default_rng(i).normal(size=N) for i in range(50)}),
+        X.assign(**{f"z{i}": np.random.default_rng(shifted(i)).normal(size=N) for i in range(50)}),
         y,
         {"inputs": ["x", *(f"z{i}" for i in range(50))]},
     ),
