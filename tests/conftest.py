@@ -62,6 +62,17 @@ def cubic_error(curvature):
     return NODE_SPACING**4 / 720.0 * 1.4 * curvature**1.5 * np.sqrt(curvature / (2.0 * np.pi))
 
 
+EXPENSIVE = {"wave_model", "cgp_model"}
+"""Fits that take a minute; who needs one is slow."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if EXPENSIVE & set(item.fixturenames):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def wave():
     return make_wave_1d(100, random_state=shifted(1))

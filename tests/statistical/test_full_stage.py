@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from bne import BNERegressor, _joint
 
@@ -13,6 +14,8 @@ import health
 import sbc
 
 from conftest import shifted
+
+pytestmark = pytest.mark.slow
 
 
 def p_values(sets):

@@ -14,6 +14,8 @@ from bne._stages import Residual, Rows
 from bne.datasets import make_wave_1d
 from conftest import EXPERTS, shifted
 
+pytestmark = pytest.mark.slow
+
 PRIORS = Priors(InverseGamma(3.0, 2.0))
 
 

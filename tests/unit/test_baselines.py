@@ -117,6 +117,7 @@ def test_mixture_of_experts_follows_x():
 
 
 @pytest.mark.parametrize("method", [DeepEnsemble, NaturalGradientBoosting, QuantileForest])
+@pytest.mark.slow
 def test_methods_on_inputs_and_experts_predict_distributions(method, data):
     law = (
         method(EXPERTS, ["x"], random_state=shifted(0))

@@ -78,6 +78,7 @@ def test_every_setting_of_the_sampler_reaches_the_model(folder):
     assert (model.orthogonalize, model.length_scales) == (True, "per_input")
 
 
+@pytest.mark.slow
 def test_partitions_checkpoints_and_jobs_reach_the_model(folder):
     options = ["--partitions", 2, "--jobs", 2, "--checkpoint", folder / "run"]
     results = [
@@ -155,6 +156,7 @@ app(sys.argv[1:])
 """
 
 
+@pytest.mark.slow
 def test_predict_killed_while_writing_leaves_the_old_file(folder):
     output = folder / "kept.csv"
     output.write_text("old")
@@ -192,6 +194,7 @@ def test_grids_keep_their_coordinates(folder, name):
         np.testing.assert_allclose(answer["mean"][0], model.predict(X[columns]), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_evaluate_shows_every_model(folder):
     arguments = ["evaluate", folder / "data.csv", *COLUMNS, *QUICK, "--folds", 2]
     result = run(*arguments, "-o", folder / "scores.csv")

@@ -106,6 +106,7 @@ def test_far_off_the_averaged_cdf_equals_an_independent_simulation(wave_model):
     assert np.max(np.abs(gap) / error) < 4
 
 
+@pytest.mark.slow
 def test_no_inputs_at_all():
     """0-D: G depends on u alone, and h keeps its slope because there is no delta."""
     rng = np.random.default_rng(shifted(0))
@@ -124,6 +125,7 @@ def test_no_inputs_at_all():
     assert abs(skewed.mode()[0] - 1.0) < abs(gaussian.mode()[0] - 1.0)
 
 
+@pytest.mark.slow
 def test_datatree_has_the_likelihood_that_was_sampled(monkeypatch):
     """Also where features leave something out, which answers complete and the sampler does not."""
     kept, sample_joint = {}, _joint.sample_joint

@@ -25,6 +25,8 @@ from bne.datasets import make_gamma_0d, make_wave_1d
 from bne.io import atomic
 from conftest import shifted
 
+pytestmark = pytest.mark.slow
+
 EXPERTS = [(c, c) for c in ("rbf_short", "rbf_long", "periodic")]
 QUICK = {"chains": 1, "warmup": 20, "draws": 20, "random_state": shifted(0)}
 

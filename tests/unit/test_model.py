@@ -52,6 +52,7 @@ def test_of_many_rows_few_are_idle():
     assert np.all(padded <= 1.05 * sizes)
 
 
+@pytest.mark.slow
 def test_gradient_equals_finite_differences(any_problem):
     data, starts, _ = any_problem
     rng = np.random.default_rng(shifted(1))
@@ -66,6 +67,7 @@ def test_gradient_equals_finite_differences(any_problem):
                 np.testing.assert_allclose(gradient @ e, slope, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_log_determinant_is_that_of_the_map(any_problem):
     """d(omega, v, W, log sigma_eps) / d(z_omega, z_delta, z_G, eta), hyperparameters held."""
     data, starts, _ = any_problem
@@ -156,8 +158,10 @@ def test_with_no_amplitude_it_is_stage_two(problem):
         data = jax.tree.map(jnp.asarray, data)
         state = _model.transform(jnp.asarray(q), data)
         log_likelihood = np.asarray(_model.log_likelihood(state, data))
-        gaussian = stats.norm.logpdf(data.y, state.mu, np.exp(state.log_sigma_eps))
+        t = (data.y - state.mu) / np.exp(state.log_sigma_eps)
+        gaussian = np.log(base_pdf(t)) - state.log_sigma_eps  # an outlier may be beyond 5
     gained = 2.0 * integrate.quad(base_pdf, 5.0, np.inf)[0] - 2.0 * stats.norm.sf(5.0)
     assert 0.0 < gained < 2e-7
     mask = np.asarray(data.mask) > 0
-    np.testing.assert_allclose(log_likelihood[mask], gaussian[mask] - gained, rtol=1e-6)
+    assert np.any(np.abs(t[mask]) < 5.0)
+    np.testing.assert_allclose(log_likelihood[mask], gaussian[mask] - gained, rtol=1e-6, atol=1e-6)

@@ -111,6 +111,7 @@ def test_pinned_hyperparameters_do_not_move(pinned_problem):
         assert np.ptp(state.h.eta) > 1e-3
 
 
+@pytest.mark.slow
 def test_pinned_log_determinant_is_that_of_the_map(pinned_problem):
     """d(omega, v, W) / d(z_omega, z_delta, z_G)."""
     data, starts, _ = pinned_problem
@@ -265,18 +266,20 @@ def test_rows_are_shared_out_once():
 
 def test_shards_resemble_each_other():
     """Smooth functions of inputs and noise have nearly the same mean in all shards."""
-    rows, y = some_rows(800)
-    residual = y - rows.f @ [1.0, -1.0, 0.5]
-    smooth = np.column_stack(
-        [rows.x, np.sin(4.0 * rows.x), residual, residual**2, residual * rows.x[:, 0]]
-    )
-    smooth = (smooth - smooth.mean(axis=0)) / smooth.std(axis=0)
     ratios = []
-    for seed in range(20):
+    for seed in range(40):
+        rows, y = some_rows(800, shifted(seed))
+        residual = y - rows.f @ [1.0, -1.0, 0.5]
+        smooth = np.column_stack(
+            [rows.x, np.sin(4.0 * rows.x), residual, residual * rows.x[:, 0], residual**2]
+        )
+        smooth = (smooth - smooth.mean(axis=0)) / smooth.std(axis=0)
         shards = _partition.deal_rows(rows, y, 8, np.random.SeedSequence(shifted(seed)))
         means = np.stack([smooth[s].mean(axis=0) for s in shards])
         ratios.append(100 * np.mean(means**2, axis=0))  # 7/8 were shards drawn at random
-    assert np.all(np.mean(ratios, axis=0) < 0.4)
+    # Over data sets means are 0.14 at most, of the square 0.49, with sds of 0.08 and 0.26: limits are
+    # five standard errors of 40 data sets beyond.
+    assert np.all(np.mean(ratios, axis=0) < np.array([*[0.2] * 6, 0.7]))
 
 
 def test_every_row_goes_to_every_shard_as_often():
@@ -325,6 +328,7 @@ def die_once(marker, value):
     return value
 
 
+@pytest.mark.slow
 def test_a_lost_worker_is_survived(tmp_path):
     tasks = [partial(die_once, tmp_path / "1", i) for i in range(4)]
     seen = []
@@ -349,6 +353,7 @@ def partitioned():
         return model.fit(data.X, data.y), data
 
 
+@pytest.mark.slow
 def test_modes_of_one_shard_do_not_speak_for_all(partitioned, monkeypatch):
     model, data = partitioned
     shards = iter([np.ones((200, 3)), np.zeros((200, 3))])
@@ -362,6 +367,7 @@ def test_modes_of_one_shard_do_not_speak_for_all(partitioned, monkeypatch):
     np.testing.assert_allclose(report.G.prob_positive, 0.75)  # one half, and half of the zeros
 
 
+@pytest.mark.slow
 def test_all_answers_of_a_partitioned_model(partitioned, tmp_path):
     model, data = partitioned
     X = data.X[:6]
@@ -402,6 +408,7 @@ def epistemic(partitions):
     return np.mean(model.decompose(near, measure="variance").epistemic)
 
 
+@pytest.mark.slow
 def test_shards_know_as_much_as_all_rows_and_no_more(monkeypatch):
     """Four shards of 100 rows, within a fifth of 400; without the power they know a quarter."""
     whole = epistemic(1)
@@ -437,6 +444,7 @@ def kill_while_busy(client, address, pid, killed):
     os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_engines_and_workers_change_nothing_and_a_killed_one_is_survived(expected):
     """Sequential, loky, and a Dask cluster of processes of which one is killed at a shard."""
     distributed = pytest.importorskip("distributed")
@@ -458,6 +466,7 @@ def test_engines_and_workers_change_nothing_and_a_killed_one_is_survived(expecte
     np.testing.assert_array_equal(quantiles, expected)
 
 
+@pytest.mark.slow
 def test_the_full_stage_does_not_depend_on_the_engine():
     """Its pilot, what it holds, and the joint sampler cross to other processes and back."""
     short = {"calibration": "logistic", "warmup": 30, "draws": 30}
@@ -466,6 +475,7 @@ def test_the_full_stage_does_not_depend_on_the_engine():
     np.testing.assert_array_equal(quantiles_of_shards(2, **short), alone)
 
 
+@pytest.mark.slow
 def test_chains_in_other_processes_have_no_progress_bar():
     data = make_wave_1d(40, random_state=shifted(3))
     settings = QUICK | {"calibration": None, "n_jobs": 2}
@@ -476,6 +486,7 @@ def test_chains_in_other_processes_have_no_progress_bar():
 
 
 @pytest.mark.filterwarnings("ignore")  # Ray's start forks, of which JAX warns
+@pytest.mark.slow
 def test_ray_changes_nothing(expected):
     ray = pytest.importorskip("ray", reason="Ray is not among the extras: 80 MB")
     from ray.util.joblib import register_ray

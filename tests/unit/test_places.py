@@ -206,6 +206,7 @@ def test_points_of_very_many_rows_are_chosen_among_some(monkeypatch):
     assert {tuple(p) for p in points} <= {tuple(p) for p in x}
 
 
+@pytest.mark.slow
 def test_a_fit_at_places_has_the_posterior_of_the_rows(stations, monkeypatch):
     """Quantiles of two seeds differ by .025 at most; the standard deviation of y is .76."""
     x, F, y = stations

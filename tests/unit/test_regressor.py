@@ -168,6 +168,7 @@ print(json.dumps([seconds, early, before == after, dtype]))
 """
 
 
+@pytest.mark.slow
 def test_import_is_quick_and_jax_is_left_as_it_was():
     out = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", IMPORT], capture_output=True, text=True, check=True
@@ -316,6 +317,7 @@ def test_progress_bar(wave, capsys):
 
 
 @pytest.mark.parametrize("calibration", [None, "logistic"])
+@pytest.mark.slow
 def test_the_same_values_give_the_same_numbers(calibration, wave):
     """Sums in another order differ in the last digit, and then, by chaos, chains in the second."""
     settings = TINY | {"calibration": calibration, "chains": 1, "warmup": 20, "draws": 20}

@@ -163,11 +163,13 @@ STRANGE = {
 
 
 @pytest.mark.parametrize("case", STRANGE)
+@pytest.mark.slow
 def test_strange_input_gives_sound_answers(case):
     X, y, changes = STRANGE[case](*world())
     assert_sound(fit(X, y, **changes), X[:7])
 
 
+@pytest.mark.slow
 def test_outliers_do_not_make_the_rest_useless():
     """One gross outlier: with G the 90% band elsewhere still covers, and is not absurdly wide."""
     X, y = world(120)

@@ -223,6 +223,7 @@ def test_stages_differ_in_what_they_do_not_know(wave_model, wave):
 
 
 @pytest.mark.parametrize("name", ["wave_model", "cgp_model", "additive_model"])
+@pytest.mark.slow
 def test_the_table_of_answers_has_what_each_method_says(name, request, wave):
     """Two ways: the table averages variances over the draws before it sees a row."""
     model, X = request.getfixturevalue(name), wave.features(PLACES)
