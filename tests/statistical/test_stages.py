@@ -119,5 +119,6 @@ def test_intervals_cover_where_the_model_is_right():
             low, high = model.predict_distribution(X[80:], stage=stage).interval(0.9)
             hits.append(np.mean((low <= y[80:]) & (y[80:] <= high)))
     for hits in inside.values():
-        # sd between data sets of 80 rows is about 0.02
-        assert abs(np.mean(hits) - 0.9) < 4 * 0.025 / np.sqrt(8)
+        # of the noise's sd 80 rows leave 8% unknown, hence 0.027 of the coverage; 320 test rows add
+        # 0.017, and weights and delta little
+        assert abs(np.mean(hits) - 0.9) < 4.5 * np.hypot(0.027, 0.017) / np.sqrt(8)

@@ -87,7 +87,7 @@ def test_total_is_the_distance_from_the_best_weights(wave_model, wave):
 
 @pytest.fixture(scope="module")
 def under_skewed_noise():
-    """A mean that the experts get right. The noise has no mean in the sample: none is to be seen."""
+    """A mean that the experts get right. The noise of the sample has no mean."""
     rng = np.random.default_rng(shifted(3))
     x = rng.uniform(-2, 2, size=200)
     mean, own = np.sin(2 * x) + 0.5 * x, 0.5 * np.cos(3 * x)

@@ -93,8 +93,8 @@ def test_rotated_features_are_orthogonal_and_reproduce_the_kernel(dim, n_points)
     cosine = leading.transpose(0, 2, 1) @ leading - np.eye(6)
     assert np.max(np.abs(cosine)) < 0.2  # 0.98 and 0.58 without the turn
     assert np.max(np.abs(rotations @ rotations.transpose(0, 2, 1) - np.eye(n_points))) < 1e-12
-    # 1e-3 as without rotations; and features that turn by phi between two nodes, of which the others
-    # know nothing, lose phi^2 / 4 of their variance halfway. Three small steps make phi.
+    # 1e-3 as without rotations; and features that turn by phi between two nodes, and not before or
+    # after, lose phi^2 / 4 of their variance halfway. Three small steps make phi.
     tolerance = 1e-3 + (3.0 * MAX_TURN) ** 2 / 4.0
     for log_ell in 0.5 * (grid[1:-3] + grid[2:-2]):
         A = interpolate(table, log_ell, grid)[::8]

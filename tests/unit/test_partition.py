@@ -277,8 +277,8 @@ def test_shards_resemble_each_other():
         shards = _partition.deal_rows(rows, y, 8, np.random.SeedSequence(shifted(seed)))
         means = np.stack([smooth[s].mean(axis=0) for s in shards])
         ratios.append(100 * np.mean(means**2, axis=0))  # 7/8 were shards drawn at random
-    # Over data sets means are 0.14 at most, of the square 0.49, with sds of 0.08 and 0.26: limits are
-    # five standard errors of 40 data sets beyond.
+    # Over data sets means are 0.14 at most, of the square 0.49, with sds of 0.08 and 0.26: limits
+    # are five standard errors of 40 data sets beyond.
     assert np.all(np.mean(ratios, axis=0) < np.array([*[0.2] * 6, 0.7]))
 
 

@@ -185,7 +185,7 @@ def test_full_entropies_equal_brute_force(wave_model, wave):
         own = log_f[draw[row], np.arange(4 * S)]
         gain = own - np.log(np.mean(np.exp(log_f), axis=0))
         error = np.std(gain) / np.sqrt(len(gain))
-        assert abs(np.mean(gain) - parts.epistemic[row]) < 4 * error + 1e-3
+        assert abs(np.mean(gain) - parts.epistemic[row]) < 5 * error + 1e-3
 
 
 def test_rows_do_not_depend_on_each_other(wave_model, wave, monkeypatch):
