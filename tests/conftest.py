@@ -26,8 +26,8 @@ SHIFT = int(os.environ.get("BNE_TEST_SEED", "0"))
 
 
 def shifted(seed):
-    """This seed where the shift is 0, and another one for every other shift."""
-    return seed + 10_000 * SHIFT
+    """This seed where the shift is 0, and another one for every other shift; 32 bits at most."""
+    return (seed + 10_000 * SHIFT) % 2**31
 
 
 EXPERTS = [(c, c) for c in ("rbf_short", "rbf_long", "periodic")]
@@ -63,6 +63,17 @@ def cubic_error(curvature):
     is at most ``(c / 2 pi)^(1/2)``. Slopes are limited in nodes of small density only.
     """
     return NODE_SPACING**4 / 720.0 * 1.4 * curvature**1.5 * np.sqrt(curvature / (2.0 * np.pi))
+
+
+EXPENSIVE = {"wave_model", "cgp_model"}
+"""Fits that take a minute; who needs one is slow."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if EXPENSIVE & set(item.fixturenames):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")

@@ -27,6 +27,7 @@ def slow(a, b):
 KEYS = [{"a": a, "b": b} for a in range(5) for b in (3, 1)]
 
 
+@pytest.mark.slow
 def test_a_killed_run_gives_the_table_of_an_unbroken_one(tmp_path):
     whole = resume(tmp_path / "whole.csv", KEYS, slow, quiet=True)
     path = tmp_path / "killed.csv"
@@ -58,6 +59,7 @@ def test_a_half_written_file_is_not_counted(tmp_path):
     assert len(resume(path, KEYS, slow, quiet=True)) == 2 * len(KEYS)
 
 
+@pytest.mark.slow
 def test_more_keys_later(tmp_path):
     path = tmp_path / "t.csv"
     resume(path, KEYS[:3], slow, quiet=True)

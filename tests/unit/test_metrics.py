@@ -81,7 +81,7 @@ def test_crps_ensemble_tends_to_crps():
     draws = norm(LOC, SCALE).rvs((n_draws, 5), random_state=shifted(1))
     estimate = metrics.crps_ensemble(Y, draws, reduce=False)
     # |Z - y| has sd at most SCALE; the spread term adds less than as much again.
-    tolerance = 4 * 2 * SCALE / np.sqrt(n_draws)
+    tolerance = 5 * 2 * SCALE / np.sqrt(n_draws)
     assert (np.abs(estimate - gaussian_crps(Y, LOC, SCALE)) < tolerance).all()
 
 
@@ -143,7 +143,7 @@ def test_log_score_of_the_truth_is_its_entropy():
     y = law.rvs(random_state=shifted(0))
     scores = metrics.log_score(y, law, reduce=False)
     standard_error = scores.std() / np.sqrt(len(y))
-    assert scores.mean() == pytest.approx(truth.entropy(0.0), abs=4 * standard_error)
+    assert scores.mean() == pytest.approx(truth.entropy(0.0), abs=5 * standard_error)
 
 
 def test_coverage_counts_ends_as_inside():
@@ -157,17 +157,19 @@ def test_coverage_of_the_truth_is_nominal():
     data = datasets.make_wave_1d(n, random_state=shifted(0))
     lower, upper = data.truth.distribution(data.X["x"].to_numpy()).interval(0.9)
     standard_error = np.sqrt(0.9 * 0.1 / n)
-    assert metrics.coverage(data.y, lower, upper) == pytest.approx(0.9, abs=4 * standard_error)
+    assert metrics.coverage(data.y, lower, upper) == pytest.approx(0.9, abs=5 * standard_error)
 
 
 def test_pit_is_uniform_under_the_truth_only():
-    data = datasets.make_wave_1d(3000, random_state=shifted(0))
+    # At level 1e-6, sqrt(n) D < 2.7; of Gaussians D is 0.052, and sqrt(n) D is 7.4.
+    n = 20_000
+    data = datasets.make_wave_1d(n, random_state=shifted(0))
     x = data.X["x"].to_numpy()
     u = metrics.pit(data.y, data.truth.distribution(x))
-    assert u.shape == (3000,)
-    assert kstest(u, "uniform").pvalue > 1e-3
+    assert u.shape == (n,)
+    assert kstest(u, "uniform").pvalue > 1e-6
     gaussian = norm(data.truth.mean(x), data.truth.std(x))
-    assert kstest(metrics.pit(data.y, gaussian), "uniform").pvalue < 1e-3
+    assert kstest(metrics.pit(data.y, gaussian), "uniform").pvalue < 1e-6
 
 
 # --- what must be refused

@@ -13,6 +13,7 @@ OTHERS = ("Type of metaclass unknown", "Type of base class unknown")
 """scikit-learn and skpro ship no types, and our estimators inherit from theirs."""
 
 
+@pytest.mark.slow
 def test_public_types_are_complete(tmp_path):
     if importlib.util.find_spec("pyright") is None:
         pytest.skip("pyright is not installed; `make setup` does it")

@@ -7,8 +7,11 @@ import zipfile
 import numpy as np
 import pandas as pd
 
+from conftest import shifted
+
 COLUMNS = ["--target", "y", "--model", "rbf_short", "--model", "periodic", "--inputs", "x"]
-QUICK = ["--calibration", "none", "--draws", "50", "--quiet"]
+SEED = ["--seed", str(shifted(1))]
+QUICK = ["--calibration", "none", "--draws", "50", "--quiet", *SEED]
 
 
 def bad_inputs(folder):

@@ -16,7 +16,7 @@ from bne._regressor.wide_table import wide_table
 
 pytest.importorskip("typer")
 
-from bad_inputs import COLUMNS, QUICK, bad_inputs
+from bad_inputs import COLUMNS, QUICK, SEED, bad_inputs
 from typer.testing import CliRunner
 
 import bne
@@ -36,7 +36,7 @@ def run(*arguments):
 def folder(tmp_path_factory):
     """A table, and a model fitted to it."""
     folder = tmp_path_factory.mktemp("cli")
-    result = run("demo", "-o", folder / "data.csv", "--rows", 40)
+    result = run("demo", "-o", folder / "data.csv", "--rows", 40, *SEED)
     assert result.exit_code == 0, result.output
     result = run("fit", folder / "data.csv", *COLUMNS, *QUICK, "-o", folder / "model.bne")
     assert result.exit_code == 0, result.output
@@ -78,6 +78,7 @@ def test_every_setting_of_the_sampler_reaches_the_model(folder):
     assert (model.orthogonalize, model.length_scales) == (True, "per_input")
 
 
+@pytest.mark.slow
 def test_partitions_checkpoints_and_jobs_reach_the_model(folder):
     options = ["--partitions", 2, "--jobs", 2, "--checkpoint", folder / "run"]
     results = [
@@ -90,8 +91,9 @@ def test_partitions_checkpoints_and_jobs_reach_the_model(folder):
     assert {path.name for path in (folder / "run").iterdir()} == {"run.json", "shard0", "shard1"}
     X = pd.read_csv(folder / "data.csv")[list(first.feature_names_in_)]
     np.testing.assert_array_equal(first.predict(X), again.predict(X))
-    other = ["--partitions", 2, "--checkpoint", folder / "run", "--draws", 51, "--calibration"]
-    result = run("fit", folder / "data.csv", *COLUMNS, *other, "none", "-o", folder / "3.bne")
+    other = ["--partitions", 2, "--checkpoint", folder / "run", "--draws", 51, *SEED]
+    other += ["--calibration", "none", "-o", folder / "3.bne"]
+    result = run("fit", folder / "data.csv", *COLUMNS, *other)
     assert result.exit_code == 1
     assert "belongs to a run with other draws" in result.output
 
@@ -154,6 +156,7 @@ app(sys.argv[1:])
 """
 
 
+@pytest.mark.slow
 def test_predict_killed_while_writing_leaves_the_old_file(folder):
     output = folder / "kept.csv"
     output.write_text("old")
@@ -191,6 +194,7 @@ def test_grids_keep_their_coordinates(folder, name):
         np.testing.assert_allclose(answer["mean"][0], model.predict(X[columns]), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_evaluate_shows_every_model(folder):
     arguments = ["evaluate", folder / "data.csv", *COLUMNS, *QUICK, "--folds", 2]
     result = run(*arguments, "-o", folder / "scores.csv")
