@@ -26,6 +26,12 @@ def test_check_estimator(estimator, check):
     check(estimator)
 
 
+@pytest.mark.slow
+@parametrize_with_checks([BNERegressor(chains=1, warmup=30, draws=30, random_state=shifted(0))])
+def test_check_estimator_with_default_experts_and_calibration(estimator, check):
+    check(estimator)
+
+
 @pytest.fixture(scope="module")
 def data():
     rng = np.random.default_rng(shifted(0))
