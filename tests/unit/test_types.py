@@ -27,7 +27,7 @@ def test_public_types_are_complete(tmp_path):
         text=True,
     )
     report = json.loads(done.stdout)["typeCompleteness"]
-    assert report["exportedSymbolCounts"]["withKnownType"] > 100
+    assert report["exportedSymbolCounts"]["withKnownType"] > 50  # it did read the package
     found = [
         f"{symbol['name']}: {problem['message']}"
         for symbol in report["symbols"]

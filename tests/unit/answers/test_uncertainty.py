@@ -194,7 +194,7 @@ def test_full_entropies_equal_brute_force(wave_model, wave):
 def test_rows_do_not_depend_on_each_other(wave_model, wave, monkeypatch):
     X = wave.features(PLACES)
     whole = wave_model.decompose(X).to_frame()
-    monkeypatch.setattr("bne._law.distribution.CHUNK_ELEMENTS", 600_000)
+    monkeypatch.setattr("bne._law.conditional.CHUNK_ELEMENTS", 600_000)
     pd.testing.assert_frame_equal(wave_model.decompose(X[::-1]).to_frame()[::-1], whole, rtol=1e-6)
 
 

@@ -22,8 +22,7 @@ from typer.testing import CliRunner
 import bne
 from bne._answers import table as _table
 from bne._answers.columns import QUANTILES
-from bne.cli import app, commands, tasks
-from bne.cli import files as _files
+from bne.cli import _files, app, commands, tasks
 from bne.datasets import make_wave_1d
 from conftest import shifted
 

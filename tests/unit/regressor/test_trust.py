@@ -113,7 +113,7 @@ def test_an_interrupted_fit_leaves_the_one_before():
     model = fit(X, y)
     before = model.predict(X[:5])
     with (
-        mock.patch("bne._fitting.posterior.sample_posterior", side_effect=KeyboardInterrupt),
+        mock.patch("bne._regressor.sampling.sample_posterior", side_effect=KeyboardInterrupt),
         pytest.raises(KeyboardInterrupt),
     ):
         model.fit(X.assign(z=0.0), 100.0 * y)

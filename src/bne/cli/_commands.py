@@ -175,10 +175,10 @@ def fit(
     quiet: Quiet = False,
 ) -> None:
     """Fit the ensemble to the observed outcomes, and write a model file."""
-    from bne.cli import tasks
+    from bne.cli import _tasks
 
-    tasks.writable(output)
-    task = tasks.Task(target, tuple(model), tasks.split_names(inputs), degrees)
+    _tasks.writable(output)
+    task = _tasks.Task(target, tuple(model), _tasks.split_names(inputs), degrees)
     settings = _settings(calibration, draws, seed, jobs, quiet) | {
         "orthogonalize": orthogonalize,
         "length_scales": length_scales.value,
@@ -188,9 +188,9 @@ def fit(
         "partitions": partitions,
         "checkpoint": checkpoint,
     }
-    fitted = tasks.fit(task, data, settings)
+    fitted = _tasks.fit(task, data, settings)
     fitted.save(output)
-    typer.echo(tasks.fit_summary(fitted))
+    typer.echo(_tasks.fit_summary(fitted))
     typer.echo(f"Model: {output}")
 
 
@@ -207,11 +207,11 @@ def predict(
     quiet: Quiet = False,
 ) -> None:
     """Predict every row of a table: mean, sd, quantiles, parts of the variance, bias."""
-    from bne.cli import tasks
+    from bne.cli import _tasks
 
-    tasks.writable(output)
-    levels = tasks.split_levels(quantiles)
-    rows = tasks.predict(model, grid, output, levels, jobs, quiet)
+    _tasks.writable(output)
+    levels = _tasks.split_levels(quantiles)
+    rows = _tasks.predict(model, grid, output, levels, jobs, quiet)
     typer.echo(f"{rows:,} rows: {output}")
 
 
@@ -241,17 +241,17 @@ def evaluate(
 
     Each model alone, and the equal-weight mean of the models, are scored as well.
     """
-    from bne.cli import tasks
+    from bne.cli import _tasks
 
     if output is not None:
-        tasks.writable(output)
-    task = tasks.Task(target, tuple(model), tasks.split_names(inputs), degrees)
+        _tasks.writable(output)
+    task = _tasks.Task(target, tuple(model), _tasks.split_names(inputs), degrees)
     settings = _settings(calibration, draws, seed, jobs, quiet)
     settings |= {"orthogonalize": orthogonalize, "warmup": warmup}
-    scores = tasks.evaluate(task, data, settings, folds, fold_column, blocks)
+    scores = _tasks.evaluate(task, data, settings, folds, fold_column, blocks)
     typer.echo(scores.round(3).to_string(index=False))
     if output is not None:
-        tasks.write(scores, output)
+        _tasks.write(scores, output)
 
 
 @app.command()
@@ -269,10 +269,10 @@ def report(
     quiet: Quiet = False,
 ) -> None:
     """Write an HTML page that shows prediction, uncertainty, bias, weights and calibration."""
-    from bne.cli import tasks
+    from bne.cli import _tasks
 
-    tasks.writable(output)
-    tasks.report(model, grid, output, title, quiet)
+    _tasks.writable(output)
+    _tasks.report(model, grid, output, title, quiet)
     typer.echo(f"Report: {output}")
 
 
@@ -286,9 +286,9 @@ def demo(
     seed: Seed = 1,
 ) -> None:
     """Write a table of simulated data, the paper's 1-D experiment, to try the other commands on."""
-    from bne.cli import tasks
+    from bne.cli import _tasks
 
-    tasks.write_demo(output, rows, seed)
+    _tasks.write_demo(output, rows, seed)
     typer.echo(
         f"Table: {output}. Try: bne fit {output} --target y --model rbf_short --model rbf_long "
         "--model periodic --inputs x -o model.bne"
@@ -309,9 +309,9 @@ def reproduce(
     quiet: Quiet = False,
 ) -> None:
     """Run an experiment of the paper, like `make paper`; this needs a checkout of the sources."""
-    from bne.cli import tasks
+    from bne.cli import _tasks
 
-    tasks.reproduce(figure, output, repeats, jobs, quiet)
+    _tasks.reproduce(figure, output, repeats, jobs, quiet)
     typer.echo(f"Tables, pictures and the page of claims: {output}")
 
 

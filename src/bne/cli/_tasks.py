@@ -18,7 +18,7 @@ from bne import BNERegressor, io
 from bne._base.typing import Array
 from bne._regressor.wide_table import wide_table
 from bne._stage_names import SHORT_NAMES
-from bne.cli import files
+from bne.cli import _files
 from bne.datasets import make_wave_1d
 
 LONGITUDES, LATITUDES = {"lon", "long", "longitude", "lng"}, {"lat", "latitude"}
@@ -74,7 +74,7 @@ def split_levels(text: str) -> list[float]:
 def writable(path: Path) -> None:
     """Raise an error before the work starts if the result could not be written."""
     if path.suffix.lower() != ".bne" and path.suffix.lower() != ".html":
-        files.kind_of(path)
+        _files.kind_of(path)
     folder = path.absolute().parent
     if not folder.is_dir():
         raise FileNotFoundError(f"There is no folder {str(folder)!r} to write to. Create it first.")
@@ -132,7 +132,7 @@ def _not_a_number(value: Any) -> bool:
 
 def training_table(task: Task, data: Path) -> tuple[pd.DataFrame, pd.DataFrame, Array]:
     """Read a file. Return all its columns, the columns that the model sees, and the outcome."""
-    table = files.read(data)
+    table = _files.read(data)
     used = [*dict.fromkeys([*task.inputs, *task.models, task.target])]
     if task.target in task.models or task.target in task.inputs:
         raise ValueError(
@@ -171,7 +171,7 @@ def predict(
 ) -> int:
     """Write all answers at the rows of a file, and return the number of rows."""
     fitted = io.load(model)
-    table = files.read(grid)
+    table = _files.read(grid)
     names = [str(n) for n in fitted.feature_names_in_]
     X = columns_of(table.rows, names, grid, gaps=table.grid is not None)
     with tqdm(total=len(X), desc="Predicting", unit="row", disable=quiet) as bar:
@@ -179,7 +179,7 @@ def predict(
     # places where a model has no prediction, such as oceans, get missing answers
     answers = answers.reindex(table.rows.index)
     places = [c for c in table.rows.columns if c not in answers]
-    files.write(pd.concat([table.rows[places], answers], axis=1), output, table.grid)
+    _files.write(pd.concat([table.rows[places], answers], axis=1), output, table.grid)
     return len(X)
 
 
@@ -191,7 +191,7 @@ def report(model: Path, grid: Path | None, output: Path, title: str, quiet: bool
     X = None
     if grid is not None:
         names = [str(n) for n in fitted.feature_names_in_]
-        table = files.read(grid)
+        table = _files.read(grid)
         X = columns_of(table.rows, names, grid, gaps=table.grid is not None)
     total = fitted.n_rows_ if X is None else len(X)
     with tqdm(total=total, desc="Predicting", unit="row", disable=quiet) as bar:
@@ -200,7 +200,7 @@ def report(model: Path, grid: Path | None, output: Path, title: str, quiet: bool
 
 def write(table: pd.DataFrame, output: Path) -> None:
     """Write a table; its extension says how."""
-    files.write(table, output)
+    _files.write(table, output)
 
 
 def splits(
@@ -285,7 +285,7 @@ def write_demo(output: Path, rows: int, seed: int) -> None:
     """Write data of the paper's 1-D experiment as a table."""
     writable(output)
     data = make_wave_1d(rows, random_state=seed)
-    files.write(data.X.assign(y=data.y), output)
+    _files.write(data.X.assign(y=data.y), output)
 
 
 def reproduce(figure: str, output: Path, repeats: int, jobs: int, quiet: bool) -> None:

@@ -16,7 +16,7 @@ from bne import BNERegressor, __version__
 from bne._base.files import atomic
 from bne._base.typing import Array
 from bne._regressor.wide_table import wide_table
-from bne.report import figures as _report_figures
+from bne.report import _figures as _report_figures
 from bne.report._places import Places
 
 LAYERS = {
