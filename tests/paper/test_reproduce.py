@@ -167,7 +167,7 @@ def test_the_command_forwards_to_the_checkout(tmp_path, monkeypatch):
     pytest.importorskip("typer")
     from typer.testing import CliRunner
 
-    from bne.cli import app, tasks
+    from bne.cli import _tasks, app
 
     result = CliRunner().invoke(app, ["reproduce", "page", "-o", str(tmp_path)])
     assert result.exit_code == 0, result.output
@@ -175,7 +175,7 @@ def test_the_command_forwards_to_the_checkout(tmp_path, monkeypatch):
     result = CliRunner().invoke(app, ["reproduce", "fig9", "-o", str(tmp_path)])
     assert result.exit_code == 1
     assert result.stderr.startswith("Error: There is no figure 'fig9'. Choose one of fig2")
-    monkeypatch.setattr(tasks, "__file__", str(tmp_path / "a" / "b" / "c" / "tasks.py"))
+    monkeypatch.setattr(_tasks, "__file__", str(tmp_path / "a" / "b" / "c" / "_tasks.py"))
     result = CliRunner().invoke(app, ["reproduce", "page", "-o", str(tmp_path)])
     assert result.exit_code == 1
     assert "Clone the sources and run `make paper` there" in result.stderr

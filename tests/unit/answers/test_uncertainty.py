@@ -75,12 +75,13 @@ def test_closed_moments_equal_those_of_the_draws(additive_model, wave):
     """Means and variances of mu given the hyperparameters, beside sampled omega and delta."""
     stage, posterior = additive_model._stage("additive"), additive_model.posterior_
     rows = additive_model._rows(wave.features(PLACES))
-    moments = closed_form.closed_form(stage, posterior.rows, posterior.y).moments(rows)
+    moments = closed_form.closed_form(stage, posterior.shards[0]).moments(rows)
     mu = stage.mu(rows)
-    total = np.mean(moments.v2, axis=0) + np.var(moments.mean, axis=0)
+    alone, whole = moments.variances
+    total = np.mean(whole, axis=0) + np.var(moments.mean, axis=0)
     np.testing.assert_allclose(np.mean(moments.mean, axis=0), mu.mean(axis=0), atol=0.12)
     np.testing.assert_allclose(np.sqrt(total), mu.std(axis=0), rtol=0.15)
-    assert np.all(moments.v2 >= moments.v1 * (1 - 1e-10))
+    assert np.all(whole >= alone * (1 - 1e-10))
 
 
 @pytest.mark.parametrize(
@@ -103,13 +104,14 @@ def test_forms_averaged_before_rows_are_seen_equal_the_average(stage, orthogonal
     if gaussian.residual is not None:
         grid = gaussian.residual.grid
         spread = np.random.default_rng(shifted(0)).uniform(grid[0] - 0.3, grid[-1] + 0.3, size=30)
-        gaussian = gaussian._replace(draws=gaussian.draws._replace(log_ell=spread))
-    closed = closed_form.closed_form(gaussian, posterior.rows, posterior.y)
+        draws = gaussian.draws
+        terms = draws.terms | {"residual": draws.terms["residual"]._replace(log_ell=spread)}
+        gaussian = gaussian._replace(draws=draws._replace(terms=terms))
+    closed = closed_form.closed_form(gaussian, posterior.shards[0])
     each, average = closed.moments(rows), closed.averaged().moments(rows)
     np.testing.assert_allclose(average.mean, each.mean, rtol=1e-9, atol=1e-12)
-    for name in ("v1", "v2"):
-        expected = np.mean(getattr(each, name), axis=0, keepdims=True)
-        np.testing.assert_allclose(getattr(average, name), expected, rtol=1e-9)
+    expected = np.mean(each.variances, axis=1, keepdims=True)
+    np.testing.assert_allclose(average.variances, expected, rtol=1e-9)
     np.testing.assert_allclose(average.sigma_eps**2, np.mean(each.sigma_eps**2, keepdims=True))
     ours = uncertainty.mean_variances(None, average, 1.7)
     theirs = uncertainty.split(None, each, "variance", 1.7).values
@@ -120,11 +122,11 @@ def test_forms_averaged_before_rows_are_seen_equal_the_average(stage, orthogonal
 def test_gaussian_entropy_parts_equal_the_formulas(additive_model, wave):
     stage, posterior = additive_model._stage("additive"), additive_model.posterior_
     rows = additive_model._rows(wave.features(PLACES))
-    m = closed_form.closed_form(stage, posterior.rows, posterior.y).moments(rows)
+    m = closed_form.closed_form(stage, posterior.shards[0]).moments(rows)
     parts = additive_model.decompose(wave.features(PLACES))
-    noise = m.sigma_eps[:, None] ** 2
-    np.testing.assert_allclose(parts.parametric, np.mean(0.5 * np.log(1 + m.v1 / noise), axis=0))
-    sd = np.sqrt(noise + m.v2)
+    noise, (v1, v2) = m.sigma_eps[:, None] ** 2, m.variances
+    np.testing.assert_allclose(parts.parametric, np.mean(0.5 * np.log(1 + v1 / noise), axis=0))
+    sd = np.sqrt(noise + v2)
     for i in range(len(PLACES)):
         ends = np.min(m.mean[:, i] - 9 * sd[:, i]), np.max(m.mean[:, i] + 9 * sd[:, i])
 

@@ -6,7 +6,7 @@ from scipy import integrate, stats
 
 from bne import PredictiveDistribution
 from bne._data.scaling import Scaling
-from bne._law import distribution as _predictive
+from bne._law import conditional
 from bne._law.conditional import ConditionalDraws
 from conftest import shifted
 
@@ -106,7 +106,7 @@ def test_samples_follow_the_distribution(distribution):
 def test_chunks_do_not_change_the_answer(distribution, monkeypatch):
     y = np.linspace(0, 10, N)
     whole = distribution.cdf(y), distribution.ppf(0.3), distribution.crps(y), distribution.mode()
-    monkeypatch.setattr(_predictive, "CHUNK_ELEMENTS", 1)
+    monkeypatch.setattr(conditional, "CHUNK_ELEMENTS", 1)
     parts = distribution.cdf(y), distribution.ppf(0.3), distribution.crps(y), distribution.mode()
     for a, b in zip(whole, parts, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9)
