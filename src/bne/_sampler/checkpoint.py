@@ -75,8 +75,6 @@ def open_checkpoint(
 
     Parameters
     ----------
-    folder : path or None
-        The folder; None stores nothing.
     data : dict of arrays
         Data on which the draws depend. If they differ from those of the checkpoint, an error is
         raised.
