@@ -5,9 +5,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-UMASK = os.umask(
-    0
-)  # the mask can only be read by setting it, and threads must not do that: read it once
+# the mask can only be read by setting it, and threads must not do that: read it once
+UMASK = os.umask(0)
 os.umask(UMASK)
 
 

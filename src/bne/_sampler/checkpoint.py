@@ -164,9 +164,8 @@ class ChainLog:
             Number of iterations in the blocks.
         """
         blocks, state, done = [], None, 0
-        self._written = (
-            time.monotonic()
-        )  # here, and not in __init__: the chain may run on another machine
+        # here, and not in __init__: the chain may run on another machine
+        self._written = time.monotonic()
         if self._folder is None:
             return blocks, state, done
         self._folder.mkdir(parents=True, exist_ok=True)
