@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test test-newer check docs bench paper lock audit clean
+.PHONY: setup demo test test-quick test-seeds test-newer check docs bench paper lock audit clean
 
 setup: $(STAMP)
 
@@ -19,8 +19,19 @@ $(STAMP): pyproject.toml lock.txt
 demo: setup
 	$(BIN)/python examples/demo.py
 
+# All tests, on all cores. BLAS gets one thread in each process, so that cores are not shared twice.
+PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses logical --dist worksteal
 test: setup
-	$(BIN)/python -m pytest
+	$(PYTEST)
+
+# What to run while working: under two minutes.
+test-quick: setup
+	$(PYTEST) -m "not slow"
+
+# All tests with five other seeds of all data, fits and samples.
+SEEDS ?= 1 2 3 4 5
+test-seeds: setup
+	for seed in $(SEEDS); do BNE_TEST_SEED=$$seed $(PYTEST) || exit 1; done
 
 # The same tests on a newer Python, in an environment of its own: make test-newer NEWER=python3.13
 NEWER ?= python3.13

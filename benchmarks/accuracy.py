@@ -1,7 +1,7 @@
-"""How near the truth each stage comes: the paper's 0-D and 1-D experiments over many seeds.
+"""Distance of each stage to the truth: the paper's 0-D and 1-D experiments over many seeds.
 
-Every seed is a row of ``benchmarks/results/accuracy_rows.csv``, written as it ends: a killed run
-goes on where it was. Two chains of 500 draws: averages need fewer than diagnostics do.
+Every seed is a row of ``benchmarks/results/accuracy_rows.csv``. A row is written when its fit ends,
+so that a killed run can be continued. Two chains of 500 draws are enough for averages over seeds.
 
 ``python benchmarks/accuracy.py gamma wave-100 wave-500 [--calibration cgp]``
 """
@@ -34,7 +34,7 @@ def fit(data, experts, inputs, calibration):
 
 
 def gamma(seed, calibration):
-    """0-D: L1 of each stage and of the empirical CDF, and the modes (the truth's is 1)."""
+    """0-D: L1 of each stage and of the empirical CDF, and the modes (the true mode is 1)."""
     data = make_gamma_0d(100, random_state=seed)
     model = fit(data, [("constant", "constant")], [], calibration)
     row, here = {}, data.X[:1]
@@ -64,7 +64,7 @@ def wave(seed, n, calibration):
 
 
 def conditional_kde(data):
-    """Statsmodels' estimator with bandwidths by cross-validated likelihood."""
+    """Return the L1 of conditional KDE by statsmodels, with cross-validated bandwidths."""
     x = data.X[["x"]].to_numpy()
     kde = KDEMultivariateConditional(data.y, x, dep_type="c", indep_type="c", bw="cv_ml", rng=0)
     y = np.linspace(-12.0, 25.0, 741)
@@ -84,7 +84,7 @@ def accuracy(case, calibration, seed):
 
 
 def run(cases=tuple(CASES), calibration="logistic", seeds=None):
-    """Rows that are not stored yet, then the means by case."""
+    """Run what is not stored yet, and return the means by case."""
     keys = [
         {"case": case, "calibration": calibration, "seed": seed}
         for case in cases

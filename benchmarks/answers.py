@@ -1,7 +1,8 @@
-"""Whether the answers of the full stage are right: decomposition and bias, by simulation.
+"""Check the full stage's decomposition and bias by simulation.
 
-Every fit is a row of ``benchmarks/results/answers_*.csv``, written as it ends: a killed run goes on
-where it was. ``python benchmarks/answers.py entropy spread bump alarms shape`` runs those cases.
+Every fit is a row of ``benchmarks/results/answers_*.csv``. A row is written when its fit ends, so
+that a killed run can be continued. ``python benchmarks/answers.py entropy spread`` runs two cases;
+the others are ``bump``, ``alarms`` and ``shape``.
 """
 
 import argparse
@@ -22,11 +23,11 @@ SETTINGS = {"chains": 2, "warmup": 300, "draws": 400, "random_state": 0, "n_jobs
 INSIDE = np.linspace(-4.5, 4.5, 46)
 NOISE = 0.3
 CENTRE, WIDTH = 0.35, 0.1
-"""Of the planted bump: its full width at half height is a tenth of the range."""
+"""Centre of the planted bump, and its full width at half height: a tenth of the range."""
 
 
 def fit(X, y, experts, inputs, **settings):
-    """A model, with its warnings about short chains left unsaid."""
+    """Fit a model; warnings about short chains are not shown."""
     model = BNERegressor(experts, inputs=inputs, **(SETTINGS | settings))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -34,7 +35,7 @@ def fit(X, y, experts, inputs, **settings):
 
 
 def entropy(n, seed):
-    """1-D experiment: aleatoric entropy beside the truth's inside the data; the parts' averages."""
+    """1-D: compare the aleatoric entropy with the true one inside the data; average the parts."""
     data = make_wave_1d(n, random_state=seed)
     model = fit(data.X, data.y, EXPERTS, ["x"])
     parts = model.decompose(data.features(INSIDE))
@@ -50,13 +51,13 @@ def entropy(n, seed):
 
 
 def additive_aleatoric(model, data):
-    """Entropy of the noise in the additive stage at every place: one number."""
+    """Return the entropy of the noise in the additive stage; it should be equal at all places."""
     at = conditional_draws(model._stage("additive"), model._rows(data.features(INSIDE)))
     return np.mean(at.entropy(), axis=0)
 
 
 def spread(map, n, seed):
-    """2-D map: rank correlation of the parametric part with the spread of the experts."""
+    """2-D: the rank correlation of the parametric part with the spread of the experts."""
     X, y, grid = twin(seed) if map == "twin" else square(map, n, seed)
     place, names = list(X.columns[:2]), list(X.columns[2:])
     parts = fit(X, y, [(k, k) for k in names], place).decompose(grid)
@@ -65,7 +66,7 @@ def spread(map, n, seed):
 
 
 def square(map, n, seed):
-    """Rows at random places of a square, and a grid over it; the truth is near the models' mean."""
+    """Simulate rows at places of a square, and a grid; the truth is near the models' mean."""
     rng = np.random.default_rng(seed)
     frame = {"fields": experts_with_fields, "bump": experts_apart_at_one_place}[map](seed)
     x = rng.uniform(-1, 1, size=(n, 2))
@@ -76,7 +77,7 @@ def square(map, n, seed):
 
 
 def twin(seed):
-    """Figure 5's twin: real monitors and exposure models, a simulated outcome."""
+    """Return the twin of Figure 5: real monitors and exposure models, a simulated outcome."""
     table = maps.monitors()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -84,7 +85,7 @@ def twin(seed):
 
 
 def experts_with_fields(seed):
-    """Four experts, each with a smooth error of its own, larger towards one corner."""
+    """Make four experts with smooth errors of their own, which are larger towards one corner."""
     rng = np.random.default_rng([seed, 5])
     waves = rng.normal(scale=2.0, size=(4, 8, 2))
     phases = rng.uniform(0, 2 * np.pi, size=(4, 8))
@@ -100,7 +101,10 @@ def experts_with_fields(seed):
 
 
 def experts_apart_at_one_place(seed):
-    """Three experts that are the same but around one place: the part is the shared level's."""
+    """Make three experts that differ around one place only.
+
+    Elsewhere the parametric part is the uncertainty of their common level.
+    """
     del seed
 
     def frame(x):
@@ -114,9 +118,10 @@ def experts_apart_at_one_place(seed):
 
 
 def bump(height, orthogonalize, seed, n=300):
-    """Experts that share a bump of this many noise scales: what is said of its centre, and around.
+    """1-D: how surely a bump is found that all experts share; its height is in noise scales.
 
-    Where nothing is planted (height 0), evidence at 50 random places.
+    Returns the probability of a bias at the centre of the bump, and the fraction of 50 random
+    places at which there is evidence of one. Without a bump (height 0) these are false alarms.
     """
     rng = np.random.default_rng([seed, 7])
 
@@ -137,7 +142,7 @@ def bump(height, orthogonalize, seed, n=300):
 
 
 def alarms(skewness, seed, n=300):
-    """Experts whose mean is right, Gamma noise of this skewness: places where a bias is seen."""
+    """1-D: experts whose mean is right, and skewed noise; return the fraction of false alarms."""
     rng = np.random.default_rng([seed, 8])
     x, shape = rng.uniform(-2, 2, size=n), 4.0 / skewness**2
     mean, own = np.sin(2 * x) + 0.5 * x, 0.5 * np.cos(3 * x)
@@ -149,7 +154,7 @@ def alarms(skewness, seed, n=300):
 
 
 def shape(skew, seed, n=500):
-    """Noise skewed to the right (1), the left (-1) or not (0), twice as large on the right half."""
+    """1-D: noise skewed to the right (1), to the left (-1) or not (0), larger on the right half."""
     rng = np.random.default_rng([seed, 9])
 
     def frame(x):
@@ -194,7 +199,7 @@ CASES = {
 
 
 def bump_summary(table):
-    """How often the bump is found, and how often one is seen where there is none."""
+    """Return how often the bump is found, and how often there is a false alarm."""
     results = []
     for orthogonalize, rows in table.groupby("orthogonalize"):
         planted, clean = rows[rows["height"] > 0], rows[rows["height"] == 0]
@@ -210,7 +215,7 @@ def bump_summary(table):
 
 
 def run(cases=tuple(CASES)):
-    """Rows that are not stored yet, then what they say."""
+    """Run what is not stored yet, and return a summary of all rows."""
     results = []
     for case in cases:
         compute, keys = CASES[case]

@@ -1,4 +1,4 @@
-"""The full stage: how its time grows with n, at fixed features and with short chains.
+"""Time of the full stage as n grows, with a fixed number of features and short chains.
 
 ``python benchmarks/full.py`` takes about eight minutes on two cores.
 """
@@ -19,11 +19,11 @@ from bne.datasets import make_wave_1d
 
 SIZES = (100, 300, 1000, 3000)
 LOOP_ROWS = 300_000
-"""Rows times gradients in a loop that is timed: about half a second."""
+"""Rows times gradients in one timed loop, which takes about half a second."""
 
 
 def capture(model, data):
-    """Fit, and keep what the joint sampler was given and how long it took."""
+    """Fit a model. Return the data of the joint sampler, its seconds and its draws."""
     kept = {}
     sample_joint = full_stage.sample_joint
 
@@ -44,10 +44,10 @@ def capture(model, data):
 
 
 def gradient_times(cases, rounds=8):
-    """Milliseconds a gradient of each (data, position), the best of some rounds.
+    """Measure the milliseconds per gradient of each (data, position): the best of some rounds.
 
-    Sizes take turns, so that other work on the machine slows all of them, and loops take about the
-    same time at every size, so that the best is of as many moments.
+    In every round all sizes take turns, so that other work on the machine slows all of them. The
+    loops take about the same time at every size.
     """
     with jax.enable_x64(True):
         cases = [(jnp.asarray(q), jax.tree.map(jnp.asarray, data)) for data, q in cases]
@@ -68,7 +68,7 @@ def _gradients(q, data, count):
 
 
 def run():
-    """One row a size, and the exponent of the time per gradient."""
+    """Return one row for each size, and the exponent of the time per gradient."""
     results, gradients = [], {}
     for n in SIZES:
         model = BNERegressor(

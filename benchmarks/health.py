@@ -1,7 +1,8 @@
-"""Health of the full stage with default settings on the 1-D experiment, and its time.
+"""Diagnostics and time of the full stage with default settings, on the 1-D experiment.
 
-``python benchmarks/health.py`` fits each case in this one process, so that the first is cold. It
-stores each in ``benchmarks/results/health_rows.csv`` as it ends, and goes on where it was killed.
+``python benchmarks/health.py`` fits all cases in one process; only the first fit has to compile.
+When a case ends, it is stored in ``benchmarks/results/health_rows.csv``, so that a killed run can
+be continued.
 """
 
 import time
@@ -21,10 +22,11 @@ AXES = {"chain_axis": 0, "draw_axis": 1}
 
 
 def table(model):
-    """ESS and R-hat of what the full stage says.
+    """Return ESS and R-hat of three kinds of quantities of the full stage.
 
-    Rows of kind "named": weights, scales, length-scales, and F(y|x) at 20 (y, x) pairs; of kind
-    "row": delta and E[y|x] at every training row; of kind "raw": what the sampler moves.
+    The kind "named" holds weights, scales, length-scales, and F(y|x) at 20 pairs (y, x). The kind
+    "row" holds delta and E[y|x] at every training row. The kind "raw" holds the coordinates of the
+    sampler.
     """
     stage, posterior = model._stage("full"), model.posterior_
     draws, rows, y = stage.draws, posterior.rows, posterior.y
@@ -45,7 +47,7 @@ def table(model):
 
 
 def means(stage, rows, size=100):
-    """E[y|x] of every draw at the rows, a few rows at a time: (S, n)."""
+    """Return E[y|x] of every draw at the rows, (S, n), computed a few rows at a time."""
     parts = [slice(i, i + size) for i in range(0, len(rows.f), size)]
     draws = [conditional_draws(stage, rows.part(p)).moments()[0] for p in parts]
     return np.concatenate(draws, axis=1)
@@ -64,7 +66,7 @@ started = []
 
 
 def fitted(calibration, n):
-    """One row: time, and the worst of every kind of quantity."""
+    """Fit one case. Return its time and the worst diagnostics of every kind of quantity."""
     data = make_wave_1d(n, random_state=1)
     model = BNERegressor(EXPERTS, inputs=["x"], calibration=calibration, random_state=0, n_jobs=2)
     cold = not started
@@ -84,7 +86,7 @@ def fitted(calibration, n):
 
 
 def run():
-    """All cases."""
+    """Run all cases."""
     keys = [{"calibration": calibration, "n": n} for calibration, n in CASES]
     return resume("health_rows", keys, fitted).to_dict("records")
 

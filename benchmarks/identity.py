@@ -1,4 +1,4 @@
-"""Six small fits with fixed seeds, and all that they answer, to compare two commits bit by bit.
+"""Six small fits with fixed seeds, and all their answers, to compare two commits bit by bit.
 
 ``python benchmarks/identity.py write before.npz`` at the old commit, then ``python
 benchmarks/identity.py compare before.npz`` at the new one, on the same machine. About two minutes.
@@ -19,14 +19,14 @@ STAGES = ("ensemble", "additive", "full")
 
 
 def wave(n=60, **changes):
-    """A fit of the 1-D experiment, and rows to ask it at."""
+    """Fit the 1-D experiment; return the model and the rows to predict."""
     data = make_wave_1d(n, random_state=1)
     model = BNERegressor(EXPERTS, inputs=["x"], **(SHORT | changes))
     return model.fit(data.X, data.y), data.features(np.array([-60.0, -4.0, 0.0, 1.3, 4.0, 9.0]))
 
 
 def shared_places():
-    """Twelve places with ten rows each."""
+    """Fit twelve places with ten rows each."""
     rng = np.random.default_rng(0)
     x = np.repeat(rng.uniform(-2.0, 2.0, size=(12, 2)), 10, axis=0)
     f = np.column_stack([np.sin(x[:, 0]), x[:, 1]]) + 0.1 * rng.normal(size=(120, 2))
@@ -37,7 +37,7 @@ def shared_places():
 
 
 def no_inputs():
-    """0-D: weights and G alone."""
+    """Fit the 0-D experiment, which has weights and G but no residual process."""
     data = make_gamma_0d(60, random_state=1)
     model = BNERegressor([("constant", "constant")], inputs=[], **SHORT)
     return model.fit(data.X, data.y), data.X[:2]
@@ -54,7 +54,7 @@ FITS = {
 
 
 def answers(model, X):
-    """Draws, predictions, decompositions and bias tables by name."""
+    """Yield draws, predictions, decompositions and bias tables by name."""
     shards = model.partitions
     for stage in STAGES:
         for shard in range(shards):
@@ -81,7 +81,7 @@ def answers(model, X):
 
 
 def everything():
-    """All answers of all fits."""
+    """Return all answers of all fits."""
     found = {}
     for name, fit in FITS.items():
         with warnings.catch_warnings():
@@ -92,7 +92,7 @@ def everything():
 
 
 def compare(before, now):
-    """Print what differs; the number of arrays that do."""
+    """Print what differs, and return the number of arrays that differ."""
     names = sorted(before.keys() | now.keys())
     different = 0
     for name in names:

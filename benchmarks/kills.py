@@ -1,6 +1,6 @@
-"""Runs killed at random times: each, called again, must end with the draws of an unbroken one.
+"""Fits killed at random times: when continued, each must give the draws of an unbroken fit.
 
-``python benchmarks/kills.py [kills]`` goes on where it was stopped; a kill takes half a minute.
+``python benchmarks/kills.py [kills]`` continues where it was stopped. A kill takes half a minute.
 """
 
 import signal
@@ -22,7 +22,7 @@ STAGES = ("ensemble", "additive", "full")
 
 
 def fit(folder):
-    """A short run whose blocks are all written."""
+    """Make a short fit that writes every block of draws to disk."""
     _checkpoint.INTERVAL = 0.0
     data = make_wave_1d(60, random_state=2)
     experts = [(c, c) for c in ("rbf_short", "rbf_long", "periodic")]
@@ -31,17 +31,17 @@ def fit(folder):
 
 
 def positions(model):
-    """All draws of all stages."""
+    """Return all draws of all stages."""
     return {name: stage.draws.position for name, stage in model.posterior_.shards[0].stages.items()}
 
 
 def start(folder):
-    """`fit` in a process of its own."""
+    """Start `fit` in a process of its own."""
     return subprocess.Popen([sys.executable, __file__, "fit", str(folder)])
 
 
 class Unbroken:
-    """Draws, and blocks on disk, of a run that nobody disturbs; made once."""
+    """A fit that is not killed: its draws, and its number of blocks on disk."""
 
     def __init__(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -51,18 +51,19 @@ class Unbroken:
 
 
 def blocks(folder):
-    """How many blocks of draws are on disk."""
+    """Count the blocks of draws on disk."""
     return len(list(Path(folder).rglob("*.npz")))
 
 
 def killed(kill, unbroken):
-    """Kill a run at a random time, let it go on, and compare.
+    """Kill a fit at a random time, continue it, and compare.
 
-    Times are uniform over its progress, not over its seconds: half of those are compilations.
+    The time is uniform over the blocks of the fit, not over its seconds, half of which are
+    compilation.
     """
     rng = np.random.default_rng(kill)
     interrupted = False
-    while not interrupted:  # a run that ended before its kill was not killed
+    while not interrupted:  # a fit may end before it is killed; then try again
         with tempfile.TemporaryDirectory() as name:
             target, process = rng.integers(unbroken.blocks), start(name)
             while blocks(name) < target and process.poll() is None:
@@ -78,7 +79,7 @@ def killed(kill, unbroken):
 
 
 def run(kills=KILLS):
-    """The stored table."""
+    """Run what is not stored yet, and return all rows."""
     unbroken = Unbroken()
     keys = [{"kill": i} for i in range(kills)]
     rows = resume("kills_rows", keys, lambda kill: killed(kill, unbroken))

@@ -1,7 +1,8 @@
-"""Min-ESS per second of the full stage beside the same posterior written by hand in numpyro.
+"""Min-ESS per second of the full stage, and of the same posterior written by hand in numpyro.
 
-Ours with default settings on two cores, the other stages and compilation included; plain numpyro
-with one chain, compilation included. ``python benchmarks/plain.py`` takes about six minutes.
+Ours runs with default settings on two cores; its time includes the other stages and compilation.
+Plain numpyro runs one chain; its time includes compilation. ``python benchmarks/plain.py`` takes
+about six minutes.
 """
 
 import time
@@ -15,7 +16,7 @@ from bne.datasets import make_wave_1d
 
 
 def plain(model, features, warmup=300, draws=2000):
-    """The same posterior by `plain_numpyro.full`: smallest ESS, seconds, leapfrog steps a draw."""
+    """Sample `plain_numpyro.full`: smallest ESS, seconds, and leapfrog steps per draw."""
     import numpyro
     from plain_numpyro import full
 
@@ -33,7 +34,7 @@ def plain(model, features, warmup=300, draws=2000):
         shapes = [(p.shape, p.rate) for p in priors]
         start = time.perf_counter()
         mcmc.run(jax.random.key(0), *args, *shapes, extra_fields=("num_steps",))
-        # the draws come later than `run`, which does not wait for them
+        # `run` does not wait for the draws, so they are read before the clock stops
         samples = {k: np.asarray(v) for k, v in mcmc.get_samples(group_by_chain=True).items()}
         seconds = time.perf_counter() - start
         steps = float(np.mean(mcmc.get_extra_fields()["num_steps"]))
@@ -44,7 +45,7 @@ def plain(model, features, warmup=300, draws=2000):
 
 
 def run(n=100):
-    """Both on one data set of the 1-D experiment, and their ratio."""
+    """Run both on one data set of the 1-D experiment, and compare them."""
     data = make_wave_1d(n, random_state=1)
     model = BNERegressor(EXPERTS, inputs=["x"], random_state=0, n_jobs=2)
     start = time.perf_counter()

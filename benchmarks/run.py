@@ -1,4 +1,4 @@
-"""Run the benchmarks named on the command line (default: all) and store their tables.
+"""Run the benchmarks named on the command line (by default all) and store their tables.
 
 ``python benchmarks/run.py stages`` prints a table and writes ``benchmarks/results/stages.csv``.
 """
@@ -25,9 +25,11 @@ BENCHMARKS = [
 
 
 def main() -> None:
-    """Parse, run, print, store."""
+    """Run the benchmarks, print their tables and store them."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", default=BENCHMARKS, help=f"of {BENCHMARKS}")
+    parser.add_argument(
+        "names", nargs="*", default=BENCHMARKS, help=f"some of {', '.join(BENCHMARKS)}"
+    )
     for name in parser.parse_args().names:
         table = pd.DataFrame(importlib.import_module(name).run())
         print(f"\n{name}\n{table.round(3).to_string(index=False)}", flush=True)

@@ -1,11 +1,11 @@
 """Simulation-based calibration of the full stage's sampler (Talts et al. 2018).
 
-Parameters and data are drawn from the prior, with scaling and hyperpriors held fixed; the rank of
-each true value among the posterior draws must be uniform. Results are stored as they come in
-``benchmarks/results/sbc_ranks.csv``: a killed run goes on where it was.
+Parameters and data are drawn from the prior, with fixed scaling and hyperpriors. The rank of each
+true value among the posterior draws must then be uniform. Results are stored one by one in
+``benchmarks/results/sbc_ranks.csv``, so that a killed run can be continued.
 
-``python benchmarks/sbc.py --sets 200`` runs the long version, ``--broken`` the one that must fail
-(the log-determinant of the map left out).
+``python benchmarks/sbc.py --sets 200`` runs the long version. ``--broken`` leaves the
+log-determinant of the map out of the density, and must fail.
 """
 
 import argparse
@@ -39,12 +39,12 @@ ELL_X = InverseGamma(4.0, 4.0)
 X = np.linspace(-1.7, 1.7, N)[:, None]
 EXPERTS = np.column_stack([np.sin(2 * X[:, 0]), X[:, 0]])
 SETTINGS = SamplerSettings(chains=2, warmup=250, draws=400, target_acceptance=0.85, n_jobs=2)
-AT = 7  # the row where delta and F are looked at
-LEVEL = 0.3  # F is looked at in y0 = LEVEL
+AT = 7  # the row at which delta and F are ranked
+LEVEL = 0.3  # F is ranked at y0 = LEVEL
 
 
 def world():
-    """Features that all data sets share."""
+    """Return the features that all data sets share."""
     kernel = resolve_kernel("matern32")
     grid = length_scale_grid(PRIORS.ell, 32)
     table = make_feature_map(kernel, X, grid).tabulate(X)
@@ -58,9 +58,9 @@ def world():
 
 
 def from_prior(rng, table, grid, features):
-    """Parameters from the prior, and y given them: dict of true values, y.
+    """Draw parameters from the prior, and y given them: dict of true values, y.
 
-    What the prior asks of the noise's scale is met by rejection.
+    The prior has a factor for the scale of the noise; rejection sampling takes it into account.
     """
     while True:
         truth, y, log_scale = before_gauge(rng, table, grid, features)
@@ -69,7 +69,7 @@ def from_prior(rng, table, grid, features):
 
 
 def before_gauge(rng, table, grid, features):
-    """Without what the prior asks of the noise's scale, which comes with the rest."""
+    """Draw parameters and y from the prior without that factor; return the log scale as well."""
     half_normal = np.abs(rng.normal(size=4)) * [1.0, 1.0, 1.0, 1.5]
     sigma_omega, sigma_delta, sigma_eps, sigma_G = half_normal
     ell, ell_x = stats.invgamma.rvs(4.0, scale=4.0, size=2, random_state=rng)
@@ -104,7 +104,7 @@ def before_gauge(rng, table, grid, features):
 
 @jax.jit
 def at_row(positions, data):
-    """Mu, delta, and the coefficients and roots of h at one row, for every position."""
+    """Return mu, delta, and the coefficients and roots of h at one row, for every position."""
 
     def one(position):
         state = _model.transform(position, data)
@@ -115,7 +115,7 @@ def at_row(positions, data):
 
 
 def posterior(y, table, grid, features, settings, seed):
-    """Posterior draws of the same quantities, in chain order."""
+    """Return posterior draws of the same quantities, chain after chain."""
     rows = Training(y, EXPERTS, table, grid, every_row(N), PRIORS)
     data = full_data.build_data(rows, features, features.tabulate(X), np.ones(N))
     mode = Hyperparameters(
@@ -150,9 +150,9 @@ def posterior(y, table, grid, features, settings, seed):
 
 
 def ranks(seed, shared, settings, thin=10):
-    """Rank of each true value among thinned posterior draws, as a share in [0, 1].
+    """Return the rank of each true value among thinned posterior draws, as a fraction in [0, 1].
 
-    Ties, as where F is 0 or 1 to the last bit, are broken at random.
+    Ties are broken at random. They occur where F is exactly 0 or 1 in floating point.
     """
     truth, y = from_prior(np.random.default_rng([seed, 1]), *shared)
     draws = posterior(y, *shared, settings, seed)
@@ -166,17 +166,17 @@ def ranks(seed, shared, settings, thin=10):
 
 
 def uniformity(table):
-    """Kolmogorov-Smirnov p-value of each column; uniform ranks give uniform p-values."""
+    """Return the Kolmogorov-Smirnov p-value of each column, uniform if the ranks are."""
     return {name: stats.kstest(table[name], "uniform").pvalue for name in table.columns}
 
 
 def broken_log_density(position, data):
-    """The joint density with the log-determinant of the map left out."""
+    """Return the log density without the log-determinant of the map, which is wrong on purpose."""
     return _model.log_density(position, data) - _model.transform(position, data).log_determinant
 
 
 def run(sets=200, broken=False):
-    """Ranks of `sets` data sets, then the p-value of each quantity's uniformity."""
+    """Rank the true values of `sets` data sets; return a p-value for each quantity."""
     if broken:
         full_density.log_density = broken_log_density
     shared = world()

@@ -1,4 +1,4 @@
-"""Stages 1 and 2: time of cold and warm fits, and min-ESS per second beside plain numpyro."""
+"""Stages ensemble and additive: time of cold and warm fits, and min-ESS per second."""
 
 import time
 import warnings
@@ -26,7 +26,7 @@ def fit(n, **settings):
 
 
 def min_ess(quantities):
-    """Smallest bulk ESS of weights and hyperparameters, (chain, draw) each."""
+    """Return the smallest bulk ESS of some quantities, (chain, draw) each."""
     return min(
         float(array_stats.ess(np.asarray(q), chain_axis=0, draw_axis=1))
         for q in quantities.values()
@@ -34,7 +34,11 @@ def min_ess(quantities):
 
 
 def min_ess_of_answers(model, places):
-    """Of what G, mu and sigma_eps share at will, and of what data know, at some training rows."""
+    """Return the smallest ESS of quantities at some training rows.
+
+    The data hardly separate `noise_scale` and `mu` from G; they do determine `mean`, `log_sd` and
+    `cdf`.
+    """
     stage, posterior = model._stage("full"), model.posterior_
     kept = slice(0, len(posterior.y), len(posterior.y) // places)
     y = posterior.y[kept]
@@ -54,7 +58,7 @@ def min_ess_of_answers(model, places):
 
 
 def plain(n, warmup=200, draws=200, chains=1):
-    """The same posterior by `plain_numpyro.additive`; seconds with compilation (a few of them)."""
+    """Sample `plain_numpyro.additive`: smallest ESS, seconds with compilation, leapfrog steps."""
     import jax
     import numpyro
     from plain_numpyro import additive
@@ -74,7 +78,7 @@ def plain(n, warmup=200, draws=200, chains=1):
         args = (rows.x, rows.f, y, ell.shape, ell.rate)
         start = time.perf_counter()
         mcmc.run(jax.random.key(0), *args, extra_fields=("num_steps",))
-        # the draws come later than `run`, which does not wait for them
+        # `run` does not wait for the draws, so they are read before the clock stops
         samples = {k: np.asarray(v) for k, v in mcmc.get_samples(group_by_chain=True).items()}
         seconds = time.perf_counter() - start
         steps = float(np.mean(mcmc.get_extra_fields()["num_steps"]))

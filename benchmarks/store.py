@@ -1,4 +1,4 @@
-"""Rows of a table that are stored as they come: a killed run goes on where it was."""
+"""Tables of results that are stored row by row, so that a killed run can be continued."""
 
 import sys
 from pathlib import Path
@@ -11,5 +11,5 @@ FOLDER = Path(__file__).parent / "results"
 
 
 def resume(name, keys, compute):
-    """``paper.store``'s, for ``results/<name>.csv``."""
+    """Call ``paper.store.resume`` with the file ``results/<name>.csv``."""
     return store.resume(FOLDER / f"{name}.csv", keys, compute)

@@ -1,11 +1,10 @@
-"""All forecasts of January 2004: every row, eight models, and a map of the whole region.
+"""All temperature forecasts of January 2004: every row, eight models, and a map of the region.
 
-``python benchmarks/weather.py`` (from the project's folder, or with BNE_DATA set) learns from the
-17,879 rows of the 4th to the 29th with places as inputs, which is what the grid of 8,188 points
-has. It scores the 712 stations of the 31st, draws the map of that day to
-``docs/images/weather_map.png``, and goes on where it was killed. A quarter of an hour. With
-elevation, which the grid has not, the same forecasts are in the real-data table of ``make paper
-FIGURE=real``.
+``python benchmarks/weather.py`` (from the project's folder, or with BNE_DATA set) is fitted to the
+17,879 rows of 4 to 29 January. The inputs are the places, because the grid of 8,188 points has no
+other ones. It scores the 712 stations of 31 January and draws the map of that day to
+``docs/images/weather_map.png``. It takes a quarter of an hour, and a killed run can be continued.
+``make paper FIGURE=real`` scores the same forecasts with elevation as one more input.
 """
 
 from pathlib import Path
@@ -27,7 +26,7 @@ PICTURE = FOLDER.parents[1] / "docs" / "images" / "weather_map.png"
 
 
 def fitted(warmup, draws):
-    """The scores of every stage on the 31st, and the map."""
+    """Fit, score every stage on the 31st, and draw the map."""
     train, test = real.weather()
     folder = Path("out") / f"weather-{warmup}-{draws}"
     length = {"warmup": warmup, "draws": draws, "checkpoint": str(folder)}
@@ -44,7 +43,7 @@ def fitted(warmup, draws):
 
 
 def draw(model):
-    """Six maps of the 31st."""
+    """Draw six maps of the 31st."""
     mpl.use("Agg")
     grid = pd.read_csv(real.folder() / "uw_srft_2004/srftGrid_valid20040131.csv.gz")
     axes = plots.maps(model, grid[PLACE + EXPERTS], grid[PLACE])
@@ -53,7 +52,7 @@ def draw(model):
 
 
 def run():
-    """One fit."""
+    """Run the one fit, if it is not stored yet."""
     if not (real.folder() / "uw_srft_2004").exists():
         print(f"Skipped: no uw_srft_2004 in {real.folder()}.")
         return []

@@ -1,8 +1,8 @@
-"""Honest coverage: six worlds of noise, three stages, coverage and PIT over many data sets.
+"""Coverage under six kinds of noise, of three stages, over many data sets.
 
-``python benchmarks/worlds.py [seeds]`` goes on where it was killed (a data set takes half a minute
-to a minute and a half of one core), prints the table, draws ``docs/images/coverage.png`` and writes
-``docs/coverage.md``.
+``python benchmarks/worlds.py [seeds]`` prints the table, draws ``docs/images/coverage.png`` and
+writes ``docs/coverage.md``. A data set takes half a minute to a minute and a half of one core. A
+killed run can be continued.
 """
 
 import sys
@@ -42,7 +42,7 @@ WORLDS = {
 
 
 def sample(world, n, rng):
-    """A curve, two models that each miss something, and the world's noise."""
+    """Simulate a curve with the world's noise, and two models that each miss some of the curve."""
     x = rng.uniform(-2.0, 2.0, n)
     mean = np.sin(2.0 * x) + 0.5 * x
     X = pd.DataFrame({"x": x, "wave": np.sin(2.0 * x) + 0.2, "line": 0.8 * x - 0.1})
@@ -51,7 +51,7 @@ def sample(world, n, rng):
 
 
 def one(world, n, seed):
-    """Coverage and PIT of every stage on fresh observations."""
+    """Fit one data set; return coverage and PIT of every stage on fresh observations."""
     rng = np.random.default_rng((sorted(WORLDS).index(world), n, seed))
     X, y = sample(world, n, rng)
     X_new, y_new = sample(world, FRESH, rng)
@@ -69,7 +69,7 @@ def one(world, n, seed):
 
 
 def compute(seeds=SEEDS, n_jobs=1):
-    """All data sets, seed by seed."""
+    """Run the data sets that are not stored yet, and return all rows."""
     keys = [
         {"world": world, "n": n, "seed": seed}
         for seed in range(1, seeds + 1)
@@ -80,7 +80,7 @@ def compute(seeds=SEEDS, n_jobs=1):
 
 
 def table(rows):
-    """Means over data sets, in points from nominal."""
+    """Return means over data sets, and the distance to nominal coverage in percentage points."""
     columns = [c for c in rows if c.startswith("coverage_")]
     means = rows.groupby(["world", "n", "stage"], sort=False)[[*columns, "pit_distance"]].mean()
     counts = rows.groupby(["world", "n", "stage"], sort=False)["seed"].nunique()
@@ -90,7 +90,7 @@ def table(rows):
 
 
 def draw(summary, path):
-    """Coverage against nominal, a panel a world."""
+    """Draw the coverage against the nominal coverage, one panel for each world and n."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -116,7 +116,7 @@ def draw(summary, path):
 
 
 GOAL = 3.0
-"""Points from nominal that the full stage may be off at n = 400."""
+"""Greatest distance to nominal coverage at n = 400 that meets the goal, in percentage points."""
 
 REASONS = {
     "rounded": "y takes few values, and coverage jumps by whole values.",
@@ -124,7 +124,7 @@ REASONS = {
     "bimodal": "the valley between the modes is as narrow as the finest wave of G.",
     "heteroscedastic": "noise that varies tenfold over x is smoothed by 32 points.",
 }
-"""What is likely behind a miss; not tested by itself."""
+"""Likely causes of a missed goal. They have not been tested separately."""
 
 PAGE = """# Coverage in six worlds
 
@@ -149,7 +149,7 @@ calibrated) is from uniform, by Kolmogorov and Smirnov.
 
 
 def page(summary):
-    """The page, from the table alone."""
+    """Return the page as Markdown; it is made from the table only."""
     full = summary.query("stage == 'full' and n == 400")
     off = full[full["worst_points"] > GOAL]
     misses = [
@@ -172,7 +172,7 @@ def page(summary):
 
 
 def run(seeds=SEEDS, n_jobs=1):
-    """The stored table, its picture and its page."""
+    """Run what is missing, then write the picture and the page."""
     summary = table(compute(seeds, n_jobs))
     docs = Path(__file__).parents[1] / "docs"
     draw(summary, docs / "images" / "coverage.png")

@@ -1,1 +1,1 @@
-"""The paper's experiments, each stored as it runs: ``make paper FIGURE=fig2``."""
+"""The paper's experiments: ``make paper FIGURE=fig2``. Results are stored while they run."""

@@ -1,4 +1,4 @@
-"""``python -m paper fig4``: run an experiment of the paper, or go on with one that was stopped."""
+"""Run an experiment of the paper, or continue one that was stopped: ``python -m paper fig4``."""
 
 import argparse
 from pathlib import Path
@@ -7,13 +7,15 @@ from paper import figures
 
 
 def main() -> None:
-    """Read the arguments and run."""
+    """Read the arguments, then run."""
     parser = argparse.ArgumentParser(prog="python -m paper", description=__doc__)
-    parser.add_argument("figure", help=f"{', '.join(figures.FIGURES)}, page (runs nothing) or all")
+    parser.add_argument("figure", help=f"{', '.join(figures.FIGURES)}, all, or page (no fits)")
     parser.add_argument("-o", "--output", type=Path, default=Path("docs/results"))
-    parser.add_argument("--repeats", type=int, default=50, help="simulated data sets of every kind")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    parser.add_argument(
+        "--repeats", type=int, default=50, help="number of simulated data sets of each kind"
+    )
+    parser.add_argument("--jobs", type=int, default=2, help="data sets or chains at a time")
+    parser.add_argument("--quiet", action="store_true", help="show no progress bar")
     given = parser.parse_args()
     names = figures.names_of(given.figure)
     figures.reproduce(names, given.output, given.repeats, given.jobs, given.quiet)

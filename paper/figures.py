@@ -1,4 +1,4 @@
-"""One function a figure: run what is missing, then write its table and its picture."""
+"""One function for each figure: run what is missing, then write the table and the picture."""
 
 import json
 import platform
@@ -13,6 +13,8 @@ import numpy as np
 import pandas as pd
 
 from bne import plots
+from bne._stage_names import BAE, BNE
+from bne.baselines import COMPARATORS
 from bne.datasets import make_gamma_0d, make_wave_1d
 from paper import maps, page, simulated
 from paper import real as real_data
@@ -21,8 +23,8 @@ from paper.store import replace
 
 PACKAGES = ("bne", "blackjax", "jax", "numpy", "scipy", "scikit-learn")
 COLORS = {
-    "BNE": "#0072b2",
-    "BAE": "#56b4e9",
+    BNE: "#0072b2",
+    BAE: "#56b4e9",
     "stack": "#d55e00",
     "BME": "#e69f00",
     "CondKDE": "#009e73",
@@ -30,10 +32,11 @@ COLORS = {
     "NGBoost": "#999999",
     "QRF": "#000000",
 }
+"""Colours of Figure 4. A comparator without one here takes the next of matplotlib's colours."""
 
 
 def save(figure: Any, path: Path) -> None:
-    """Write a picture of modest size, whole or not at all."""
+    """Write a picture completely, or leave the old one as it is."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name("partial_" + path.name)
     figure.savefig(partial, dpi=110)
@@ -42,7 +45,7 @@ def save(figure: Any, path: Path) -> None:
 
 
 def note(folder: Path, name: str, seconds: float, **settings: Any) -> None:
-    """Settings, versions and time of a run beside its table."""
+    """Write the settings, the versions and the time of a run to a file beside its table."""
     about = {"command": f"make paper FIGURE={name}", "seconds_of_last_run": round(seconds, 1)}
     about |= {"settings": settings, "python": platform.python_version()}
     about["versions"] = {p: version(p) for p in PACKAGES}
@@ -50,7 +53,7 @@ def note(folder: Path, name: str, seconds: float, **settings: Any) -> None:
 
 
 def fig2(folder: Path, repeats: int, n_jobs: int | None, quiet: bool) -> None:
-    """0-D Gamma: three densities of one set; L1 and mode over seeds."""
+    """Make Figure 2, 0-D: densities for one data set, and L1 and mode over seeds."""
     rows = simulated.run_gamma(folder, repeats, n_jobs, quiet)
     means = rows.groupby("method", sort=False)[["l1", "mode"]].agg(["mean", "sem"])
     replace(folder / "fig2.csv", means.round(4).to_csv())
@@ -68,7 +71,7 @@ def fig2(folder: Path, repeats: int, n_jobs: int | None, quiet: bool) -> None:
 
 
 def fig3(folder: Path, repeats: int, n_jobs: int | None, quiet: bool) -> None:
-    """1-D, n = 100: the six panels, with default settings."""
+    """Make Figure 3, 1-D with n = 100: six panels of one fit with default settings."""
     del repeats, quiet
     data = make_wave_1d(100, random_state=1)
     model, _ = fitted_stages(
@@ -84,13 +87,13 @@ def fig3(folder: Path, repeats: int, n_jobs: int | None, quiet: bool) -> None:
 
 
 def fig4(folder: Path, repeats: int, n_jobs: int | None, quiet: bool) -> None:
-    """1-D: RMSE and L1 against n for all methods, both variants; Theorem 1."""
+    """Make Figure 4, 1-D: RMSE and L1 of all methods against n; and Theorem 1."""
     simulated.run_wave(folder, repeats, n_jobs, quiet)
     redraw(folder)
 
 
 def redraw(folder: Path) -> None:
-    """What needs no fitting: tables and pictures of the rows that are stored, however many."""
+    """Make the tables and pictures of Figure 4 and of the real data from the stored rows."""
     if (folder / "fig4_rows.csv").exists():
         draw_fig4(simulated.read_wave(folder), folder)
     if (folder / "real_rows.csv").exists():
@@ -99,7 +102,7 @@ def redraw(folder: Path) -> None:
 
 
 def draw_fig4(rows: pd.DataFrame, folder: Path) -> None:
-    """Table and pictures of the repeats that are stored."""
+    """Make the table and the pictures of Figure 4 from its rows."""
     keys = ["variant", "n", "method"]
     scores = ["rmse_mean", "l1", "nll", "coverage_90"]
     means = rows.groupby(keys, sort=False)[scores].agg(["mean", "sem"])
@@ -118,18 +121,19 @@ def draw_fig4(rows: pd.DataFrame, folder: Path) -> None:
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right center", frameon=False)
     save(figure, folder / "fig4.png")
-    _theorem(rows[rows["method"] == "BNE"], folder)
+    _theorem(rows[rows["method"] == BNE], folder)
 
 
 def _convergence(ax: Any, means: pd.DataFrame, score: str) -> None:
-    for method, color in COLORS.items():
+    """Draw one score of every method against n."""
+    for method in dict.fromkeys([*COLORS, *(one.name for one in COMPARATORS)]):
         line = means[means["method"] == method].sort_values("n")
-        style = {"lw": 2.5} if method == "BNE" else {"lw": 1.2}
+        style = {"lw": 2.5} if method == BNE else {"lw": 1.2}
         ax.errorbar(
             line["n"],
             line[score],
             line[f"{score}_se"],
-            color=color,
+            color=COLORS.get(method),
             label=method,
             capsize=2,
             **style,
@@ -143,7 +147,7 @@ def _convergence(ax: Any, means: pd.DataFrame, score: str) -> None:
 
 
 def _theorem(rows: pd.DataFrame, folder: Path) -> None:
-    """Posterior mass of ||F - F*|| > epsilon against n."""
+    """Draw the posterior mass of ||F - F*|| > epsilon against n."""
     figure, ax = plt.subplots(figsize=(6.8, 3.8), layout="constrained")
     masses = [c for c in rows if c.startswith("mass_")]
     for shade, column in zip(np.linspace(0.9, 0.3, len(masses)), masses, strict=True):
@@ -161,7 +165,7 @@ def _theorem(rows: pd.DataFrame, folder: Path) -> None:
 
 
 def fig5(folder: Path, repeats: int, n_jobs: int | None, quiet: bool) -> None:
-    """Maps over the real monitors, and the twin's scores."""
+    """Make Figure 5: maps over the real monitors, and the scores on their simulated twin."""
     table = maps.monitors()
     if table is None:
         print(
@@ -187,7 +191,7 @@ def fig5(folder: Path, repeats: int, n_jobs: int | None, quiet: bool) -> None:
 
 
 def real(folder: Path, repeats: int, n_jobs: int | None, quiet: bool) -> None:
-    """Real data beyond the paper."""
+    """Score all methods on real data beyond the paper."""
     del repeats
     real_data.run(folder, n_jobs, quiet)
     redraw(folder)
@@ -213,11 +217,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "uw_srft_2004/days, uci": real_data.TABULAR,
     },
 }
-"""How fits differ from the defaults."""
+"""Settings of each figure's fits that differ from the defaults."""
 
 
 def names_of(figure: str) -> list[str]:
-    """Every figure for `all`, none for `page`, else the one."""
+    """Return the figures to run: every one for `all`, none for `page`, else the one named."""
     if figure not in (*FIGURES, "all", "page"):
         raise ValueError(
             f"There is no figure {figure!r}. Choose one of {', '.join(FIGURES)}, page or all."
@@ -228,7 +232,7 @@ def names_of(figure: str) -> list[str]:
 def reproduce(
     names: list[str], folder: Path, repeats: int, n_jobs: int | None, quiet: bool
 ) -> None:
-    """Run the named figures, then write the page of claims from all that is stored."""
+    """Run the named figures, then write the page of claims from all stored tables."""
     plt.switch_backend("Agg")
     for name in names:
         start = time.perf_counter()

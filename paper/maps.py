@@ -1,8 +1,9 @@
-"""Figure 5: maps over the real monitors, and a twin of them whose truth is known.
+"""Figure 5: maps over the real monitors, and a simulated twin whose truth is known.
 
-The exposure models are known at the monitors alone, so their surfaces between are smooth
-interpolants. The twin keeps monitors and surfaces; its truth is a weighted mean of the surfaces
-plus a smooth bias and skewed noise, so that coverage and bias can be scored at every place.
+The exposure models' predictions are known at the monitors only. Between the monitors they are
+interpolated by smooth surfaces. The twin has the same monitors and surfaces. Its outcome is a
+weighted mean of the surfaces, plus a smooth bias and skewed noise, so that coverage and bias can be
+scored at every place.
 """
 
 from pathlib import Path
@@ -21,25 +22,32 @@ from paper.scores import calibration_scores, fitted_stages, stages_of
 from paper.store import resume
 
 MODELS = ["pred_av", "pred_gs", "pred_caces"]
+"""Columns of the exposure models' predictions."""
+
 PLACE = ["east", "north"]
+"""Columns of the places, in kilometres."""
+
 SIDE = 21
-"""Places along each side of the map."""
+"""Number of places along each side of the map."""
 
 WEIGHTS = np.array([0.5, 0.0, 0.5])
+"""True weights of the models in the twin."""
+
 BIAS = 1.5
-"""Of the twin, at its highest: about the spread of the real outcomes."""
+"""Greatest bias in the twin: about the spread of the real outcomes."""
 
 NOISE = 0.5
+"""Standard deviation of the noise in the twin."""
 
 
 def monitors() -> pd.DataFrame | None:
-    """The 51 monitors, places in kilometres; None where the file is absent."""
+    """Read the 51 monitors, with places in kilometres; None if the file is absent."""
     path = folder() / "eastma_pm25_2011" / "training51_kmeans6.csv"
     return in_km(pd.read_csv(path), "lon", "lat") if path.exists() else None
 
 
 def surfaces(table: pd.DataFrame, x: Array) -> pd.DataFrame:
-    """The models' predictions at places (N, 2), interpolated from the monitors."""
+    """Interpolate the models' predictions from the monitors to places (N, 2)."""
     kernel = RBF(50.0, (10.0, 500.0)) + WhiteKernel(0.1, (1e-4, 1.0))
     columns = {}
     for name in MODELS:
@@ -49,20 +57,20 @@ def surfaces(table: pd.DataFrame, x: Array) -> pd.DataFrame:
 
 
 def map_grid(table: pd.DataFrame) -> Array:
-    """Places on a grid over the monitors: (SIDE^2, 2)."""
+    """Return the places of a grid over the monitors, (SIDE^2, 2)."""
     sides = [np.linspace(table[c].min(), table[c].max(), SIDE) for c in PLACE]
     return np.stack(np.meshgrid(*sides), axis=-1).reshape(-1, 2)
 
 
 def true_bias(x: Array, centre: Array, width: float) -> Array:
-    """One hill: the models are too low there."""
+    """Return the bias at places x: one hill, on which the models are too low."""
     return BIAS * np.exp(-0.5 * np.sum((x - centre) ** 2, axis=1) / width**2)
 
 
 def twin_data(
     table: pd.DataFrame, repeat: int
 ) -> tuple[pd.DataFrame, Array, pd.DataFrame, Array, Array]:
-    """One data set of the twin: training rows, outcomes, the grid, fresh outcomes, true bias."""
+    """Simulate one data set: training rows and outcomes; the grid, its outcomes and its bias."""
     rng = np.random.default_rng([repeat, 5])
     places = table[PLACE].to_numpy()
     centre = places[rng.integers(len(places))]
@@ -79,18 +87,18 @@ def twin_data(
 
 
 TWIN = {"chains": 2, "warmup": 300, "draws": 400, "n_jobs": 1}
-"""How the twin's data sets are fitted."""
+"""Settings of the fits to the twin."""
 
 
 def twin(repeat: int) -> list[dict[str, Any]]:
-    """One data set of the twin: each stage's scores at fresh outcomes on the grid."""
+    """Fit one data set of the twin, and score each stage at the outcomes of the grid."""
     table = monitors()
     assert table is not None
     train, y, grid, fresh, bias = twin_data(table, repeat)
     model, _ = fitted_stages(train, y, MODELS, PLACE, random_state=repeat, **TWIN)
-    flagged = model.detect_bias(grid).delta.prob_positive
+    too_low = model.detect_bias(grid).delta.prob_positive
     high = bias > 0.5 * BIAS
-    found = {"prob_low_on_hill": flagged[high].mean(), "prob_low_off_hill": flagged[~high].mean()}
+    found = {"prob_low_on_hill": too_low[high].mean(), "prob_low_off_hill": too_low[~high].mean()}
     return [
         {"method": name} | calibration_scores(predict(grid), fresh) | found
         for name, predict in stages_of(model).items()
@@ -98,7 +106,7 @@ def twin(repeat: int) -> list[dict[str, Any]]:
 
 
 def run_twin(path: Path, repeats: int, n_jobs: int | None, quiet: bool) -> pd.DataFrame:
-    """Scores over twins."""
+    """Run the twins that are missing and return the scores of all."""
     keys = [{"repeat": repeat} for repeat in range(1, repeats + 1)]
     return resume(path / "fig5_rows.csv", keys, twin, n_jobs=n_jobs, quiet=quiet)
 
@@ -106,7 +114,10 @@ def run_twin(path: Path, repeats: int, n_jobs: int | None, quiet: bool) -> pd.Da
 def fit_monitors(
     table: pd.DataFrame, n_jobs: int | None
 ) -> tuple[BNERegressor, pd.DataFrame, pd.DataFrame]:
-    """The model of the real monitors with default settings, the monitors' parts, and the grid."""
+    """Fit the real monitors with default settings.
+
+    Returns the model, the parts of the uncertainty and the bias at the monitors, and the grid.
+    """
     train = table[[*PLACE, *MODELS]]
     y = table["aqs"].to_numpy(float)
     model, _ = fitted_stages(train, y, MODELS, PLACE, random_state=0, n_jobs=n_jobs)

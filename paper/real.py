@@ -1,7 +1,7 @@
-"""Real data beyond the paper: each method's scores on held-out rows.
+"""Real data beyond the paper: scores of every method on held-out rows.
 
-The data sets are not part of the package. Their folder is the environment variable ``BNE_DATA``, or
-``../shared/data``; a set that is not there is skipped.
+The data sets are not part of the package. The environment variable ``BNE_DATA`` names their folder;
+without it the folder is ``../shared/data``. A set that is not there is skipped.
 """
 
 import os
@@ -33,16 +33,22 @@ from paper.scores import (
 from paper.store import resume
 
 SETTINGS = {"chains": 2, "warmup": 300, "draws": 400, "n_jobs": 1}
+"""Settings of all fits; a data set may change some of them."""
+
 LARGE = {"draws": 250, "n_jobs": 2, "length_scales": "per_input", "checkpoint": "out/uw_srft_2004"}
-"""For the weather's many rows: half an hour with both chains at a time, and not to be lost."""
+"""Settings for the weather's many rows. The fit takes half an hour with both chains at a time, and
+writes checkpoints."""
 
 TABULAR = {"length_scales": "per_input"}
-"""For inputs of different kinds: three folds of the first split's training rows prefer it in all
-three sets of `uci`."""
+"""Settings for inputs of different kinds. In all three sets of `uci` they gave better scores in a
+three-fold comparison on the training rows of the first split."""
 
 
 class Split(NamedTuple):
-    """Frames of inputs and the experts' predictions, outcomes, and how to fit."""
+    """One division of a data set into training rows and held-out rows.
+
+    The frames hold the inputs and the experts' predictions.
+    """
 
     train: pd.DataFrame
     y_train: Array
@@ -54,12 +60,12 @@ class Split(NamedTuple):
 
 
 def folder() -> Path:
-    """Where the data sets are."""
+    """Return the folder of the data sets."""
     return Path(os.environ.get("BNE_DATA", "../shared/data"))
 
 
 def in_km(frame: pd.DataFrame, lon: str, lat: str) -> pd.DataFrame:
-    """East and north in kilometres, on a plane that touches the mean latitude."""
+    """Add columns east and north in kilometres, scaled as at the mean latitude."""
     shrink = np.cos(np.deg2rad(frame[lat].mean()))
     east, north = KM_PER_DEGREE * shrink * frame[lon], KM_PER_DEGREE * frame[lat]
     return frame.assign(east=east, north=north)
@@ -68,12 +74,13 @@ def in_km(frame: pd.DataFrame, lon: str, lat: str) -> pd.DataFrame:
 def _held_out(
     frame: pd.DataFrame, target: str, test: Any, experts: list[str], inputs: list[str]
 ) -> Split:
+    """Divide the rows of a frame by a mask of the held-out rows."""
     columns, y = frame[[*inputs, *experts]], frame[target].to_numpy(float)
     return Split(columns[~test], y[~test], columns[test], y[test], experts, inputs, {})
 
 
 def eastma_pm25_2011(split: int) -> Split:
-    """PM2.5 around Eastern Massachusetts: spatial folds."""
+    """PM2.5 in Eastern Massachusetts; the splits are spatial folds."""
     data = in_km(pd.read_csv(folder() / "eastma_pm25_2011/training51_kmeans6.csv"), "lon", "lat")
     test = (data["fold"].astype(int) == split + 1).to_numpy()
     models = ["pred_av", "pred_gs", "pred_caces"]
@@ -81,7 +88,7 @@ def eastma_pm25_2011(split: int) -> Split:
 
 
 def eu_pm10_2010(split: int) -> Split:
-    """European PM10, square-root scale: ten random folds."""
+    """PM10 in Europe, on a square-root scale; the splits are ten random folds."""
     data = pd.read_csv(folder() / "eu_pm10_2010/pm10.csv.gz").dropna().reset_index(drop=True)
     test = np.zeros(len(data), bool)
     test[list(KFold(10, shuffle=True, random_state=0).split(data))[split][1]] = True
@@ -89,10 +96,10 @@ def eu_pm10_2010(split: int) -> Split:
 
 
 def epf_np(split: int, inputs: list[str] | None = None) -> Split:
-    """Nord Pool's price at hour 18: a year to learn from, the next to predict.
+    """Electricity price at Nord Pool at hour 18; the last 364 days are held out.
 
-    Without inputs, or with the experts' spread (the log of their standard deviation): the larger,
-    the larger their errors.
+    The column ``spread``, which may be an input, is the log of the experts' standard deviation. The
+    larger it is, the larger their errors are.
     """
     del split
     data = pd.read_csv(folder() / "epf_np/NP.csv.gz", parse_dates=["datetime"])
@@ -108,9 +115,9 @@ WEATHER_INPUTS = ["east", "north", "elevation", "no_elevation"]
 
 
 def weather() -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Forecasts of the 4th to the 29th of January, and of the 31st.
+    """Read the forecasts of 4 to 29 January, and those of 31 January.
 
-    A missing elevation is the median, and has a mark.
+    A missing elevation is replaced by the median, and ``no_elevation`` is 1 there.
     """
     data = pd.read_csv(folder() / "uw_srft_2004/srft_dev_jan.csv.gz")
     known = data["elevation"].mask(data["elevation"] == -9999)
@@ -121,7 +128,7 @@ def weather() -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def uw_srft_2004(split: int) -> Split:
-    """Temperature at 712 stations on 31 January, learned from all forecasts since the 4th."""
+    """Temperature at 712 stations on 31 January; 4 to 29 January are the training rows."""
     del split
     train, test = weather()
     both = pd.concat([train, test], ignore_index=True)
@@ -131,9 +138,10 @@ def uw_srft_2004(split: int) -> Split:
 
 
 def uw_srft_2004_days(split: int) -> Split:
-    """Temperature on the 21st to the 29th, learned from the days before: samples of both.
+    """Temperature on 21 to 29 January; earlier days are the training rows. Both are samples.
 
-    One day is one weather: how well intervals cover on the 31st says little about other days.
+    The weather is similar at all stations on one day. So the coverage on the 31st alone says
+    little about other days.
     """
     del split
     known = weather()[0]
@@ -153,7 +161,10 @@ BASE_LEARNERS = {
 
 
 def uci(split: int, name: str) -> Split:
-    """One of the classic splits; base learners predict the training rows out of fold."""
+    """One of the usual splits of a UCI data set; base learners are the experts.
+
+    They predict every training row from the folds that do not hold it.
+    """
     data = np.load(folder() / f"uci/{name}.npz")
     test = np.isin(np.arange(len(data["y"])), data["test_index"][split])
     inputs = [f"x{i}" for i in range(data["X"].shape[1])]
@@ -184,11 +195,11 @@ DATA: dict[str, tuple[Callable[[int], Split], int]] = {
     "uci/energy": (partial(uci, name="energy"), 20),
     "uci/concrete": (partial(uci, name="concrete"), 20),
 }
-"""Each set's function of a split's number, and how many splits there are."""
+"""For each data set: a function that returns a split by its number, and the number of splits."""
 
 
 def simple_methods(split: Split) -> dict[str, Mixture]:
-    """Equal mean and least squares of the experts, with Gaussian residuals."""
+    """Predict by the experts' equal mean and by least squares, with Gaussian errors."""
     f, g = (a[split.experts].to_numpy(float) for a in (split.train, split.test))
     line = LinearRegression().fit(f, split.y_train)
     pairs = {
@@ -204,7 +215,7 @@ def simple_methods(split: Split) -> dict[str, Mixture]:
 
 
 def score(data: str, split: int, group: str) -> list[dict[str, Any]]:
-    """A group's methods on one split."""
+    """Score the methods of one group on one split."""
     task = DATA[data][0](split)
     both = (task.train, task.y_train, task.experts, task.inputs)
     if group == "bne":
@@ -224,7 +235,7 @@ def score(data: str, split: int, group: str) -> list[dict[str, Any]]:
 
 
 def run(path: Path, n_jobs: int | None, quiet: bool) -> pd.DataFrame:
-    """The sets that are there, split by split."""
+    """Run what is missing of the data sets that are present, and return all rows."""
     present = [name for name in DATA if (folder() / name.split("/")[0]).exists()]
     keys = [
         {"data": name, "split": i, "group": group}
@@ -239,7 +250,7 @@ def run(path: Path, n_jobs: int | None, quiet: bool) -> pd.DataFrame:
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """Scores of every set and method, pooled over its splits' rows."""
+    """Return the scores of every data set and method, pooled over the rows of all splits."""
     weights = rows["n_test"]
     scores = [c for c in rows if c in ("crps", "nll") or c.startswith("coverage")]
     weighted = rows[["data", "method"]].join(rows[scores].mul(weights, axis=0))

@@ -1,4 +1,4 @@
-"""One row of scores for any predictive distribution."""
+"""Fits of BNE and of the comparators, and their scores: one row for each method and data set."""
 
 import time
 import warnings
@@ -10,24 +10,25 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bne import BNERegressor
+from bne import BNERegressor, baselines
 from bne._base.typing import Array
+from bne._stage_names import SHORT_NAMES
 
-STAGES = {"ensemble": "ensemble", "additive": "BAE", "full": "BNE"}
 GROUPS = ("bne", "comparators")
-"""Methods that are run and stored together: a change of bne makes the first stale alone."""
+"""Methods that are run and stored together. After a change of bne only the first group is rerun."""
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
-KDE_ROWS = 2000
-"""Cross-validating a kernel estimate costs their square, hundreds of times."""
+"""Nominal coverage of the central intervals that are scored."""
 
 Predict = Callable[[pd.DataFrame], Any]
+"""Function of rows X that returns a predictive distribution."""
 
 
 def read_paired(path: Path, keys: list[str]) -> pd.DataFrame:
-    """Rows of the data sets (told apart by `keys`) on which every group of methods has run.
+    """Read the rows of those data sets on which every group of methods has run.
 
-    So a run that is not finished compares all methods on the same data sets.
+    The columns `keys` say which data set a row belongs to. A run that is not finished thus compares
+    all methods on the same data sets.
     """
     rows = pd.read_csv(path)
     groups = rows.groupby(keys)["group"].transform("nunique")
@@ -35,9 +36,10 @@ def read_paired(path: Path, keys: list[str]) -> pd.DataFrame:
 
 
 def calibration_scores(law: Any, y: Array) -> dict[str, float]:
-    """Negative log score and coverage at outcomes; a law without density has no log score.
+    """Return the mean negative log density of the outcomes, and the coverage of the intervals.
 
-    An outcome is in the central interval where its CDF value is near enough to a half.
+    A distribution without a density has no log density (NaN). An outcome lies in the central
+    interval of coverage c if its CDF value is at most c / 2 away from 1/2.
     """
     row = {"nll": -float(np.mean(law.logpdf(y))) if hasattr(law, "logpdf") else np.nan}
     distance = np.abs(law.cdf(y) - 0.5)
@@ -47,7 +49,7 @@ def calibration_scores(law: Any, y: Array) -> dict[str, float]:
 
 
 def observed_scores(law: Any, y: Array) -> dict[str, float]:
-    """CRPS and RMSE, and `calibration_scores`."""
+    """Return the mean CRPS, the RMSE, and what `calibration_scores` returns."""
     row = {
         "crps": float(np.mean(law.crps(y))),
         "rmse": float(np.sqrt(np.mean((law.mean() - y) ** 2))),
@@ -58,7 +60,10 @@ def observed_scores(law: Any, y: Array) -> dict[str, float]:
 def fitted_stages(
     X: pd.DataFrame, y: Array, experts: list[str], inputs: list[str], **settings: Any
 ) -> tuple[BNERegressor, float]:
-    """Fit BNE on columns; the model and the seconds it took. Short chains are not warned of."""
+    """Fit BNE to a frame and return the model and the seconds it took.
+
+    Warnings about short chains are not shown.
+    """
     start = time.perf_counter()
     model = BNERegressor([(name, name) for name in experts], inputs=inputs, **settings)
     with warnings.catch_warnings():
@@ -67,40 +72,19 @@ def fitted_stages(
     return model, time.perf_counter() - start
 
 
-def comparators(experts: list[str], inputs: list[str], n: int, seed: int) -> dict[str, Any]:
-    """Every other method by its short name, unfitted, where it is defined and affordable."""
-    from bne import baselines
-
-    both = {"experts": experts, "inputs": inputs, "random_state": seed}
-    methods = {
-        "CondKDE": baselines.ConditionalKDE(inputs),
-        "stack": baselines.BayesianStacking(experts, random_state=seed),
-        "BME": baselines.MixtureOfExperts(**both),
-        "DeepEns": baselines.DeepEnsemble(**both),
-        "NGBoost": baselines.NaturalGradientBoosting(**both),
-        "QRF": baselines.QuantileForest(**both),
-    }
-    if len(inputs) not in (1, 2, 3) or n > KDE_ROWS:
-        del methods["CondKDE"]
-    if not inputs:
-        del methods["BME"]
-    if len(experts) == 1:
-        del methods["stack"]
-    return methods
-
-
 def stages_of(model: BNERegressor) -> dict[str, Predict]:
-    """The three stages by their short names."""
+    """Return the predictions of the three stages by their short names."""
     return {
-        name: partial(model.predict_distribution, stage=stage) for stage, name in STAGES.items()
+        name: partial(model.predict_distribution, stage=stage)
+        for stage, name in SHORT_NAMES.items()
     }
 
 
 def fitted_comparators(
     X: pd.DataFrame, y: Array, experts: list[str], inputs: list[str], seed: int
 ) -> Iterator[tuple[str, Predict, float]]:
-    """Name, function of X to a predictive distribution, and seconds to fit."""
-    for name, method in comparators(experts, inputs, len(y), seed).items():
+    """Fit every comparator that the data allow: its name, its predictions, and the seconds."""
+    for name, method in baselines.comparators(experts, inputs, len(y), seed).items():
         start = time.perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""Tables of results that grow row by row on disk: a killed run goes on where it was."""
+"""Tables of results that are stored row by row, so that a killed run can be continued."""
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
@@ -22,17 +22,21 @@ def resume(
 ) -> pd.DataFrame:
     """Compute the rows that the table at `path` does not hold yet, and return the whole table.
 
-    The file is replaced, never appended to: it is whole at any time, and its rows are sorted by
-    key, whatever the order in which they came.
+    Whenever a task ends, the file is replaced by a new one. So the file is complete at any time.
+    Its rows are sorted by key, in whatever order the tasks end.
 
     Parameters
     ----------
+    path : Path
+        The CSV file.
     keys : iterable of dict
-        What tells one task from another.
+        One key for each task: what identifies the task, as columns of the table.
     compute : function
-        Keyword arguments of one key -> one row, or several.
+        Takes a key as keyword arguments, and returns one row or several.
     n_jobs : int
-        Tasks at a time, by joblib's backend.
+        Tasks at a time, each in a process of its own if there are several (joblib).
+    quiet : bool
+        Show no progress bar.
     """
     keys = list(keys)
     names = list(keys[0])
@@ -40,7 +44,7 @@ def resume(
     stored = {tuple(row) for row in done[names].itertuples(index=False)}
     missing = [key for key in keys if tuple(key.values()) not in stored]
     path.parent.mkdir(parents=True, exist_ok=True)
-    # tasks one at a time stay in this process, and may themselves use its threads
+    # a single task at a time runs in this process, and may use all of its threads
     alone = n_jobs == 1
     with nullcontext() if alone else parallel_config("loky", inner_max_num_threads=1):
         tasks = Parallel(n_jobs=n_jobs, return_as="generator_unordered")(
@@ -55,7 +59,7 @@ def resume(
 
 
 def replace(path: Path, text: str) -> None:
-    """Write a file whole, or leave the old one."""
+    """Write a file completely, or leave the old one as it is."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
     partial.write_text(text, encoding="utf-8")

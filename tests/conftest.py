@@ -5,6 +5,8 @@ others, and every test must still pass.
 """
 
 import os
+import pickle
+import time
 import warnings
 
 import jax
@@ -13,6 +15,7 @@ import pytest
 from scipy import stats
 
 from bne import BNERegressor
+from bne._base.files import atomic
 from bne._calibration.base_law import HALF_WIDTH, NODE_SPACING, log_base
 from bne._data.places import every_row
 from bne._fitting import full_data
@@ -26,8 +29,8 @@ SHIFT = int(os.environ.get("BNE_TEST_SEED", "0"))
 
 
 def shifted(seed):
-    """This seed where the shift is 0, and another one for every other shift."""
-    return seed + 10_000 * SHIFT
+    """This seed where the shift is 0, and another one for every other shift; 32 bits at most."""
+    return (seed + 10_000 * SHIFT) % 2**31
 
 
 EXPERTS = [(c, c) for c in ("rbf_short", "rbf_long", "periodic")]
@@ -65,27 +68,65 @@ def cubic_error(curvature):
     return NODE_SPACING**4 / 720.0 * 1.4 * curvature**1.5 * np.sqrt(curvature / (2.0 * np.pi))
 
 
+EXPENSIVE = {"wave_model", "cgp_model"}
+"""Fits that take a minute; who needs one is slow."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if EXPENSIVE & set(item.fixturenames):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def wave():
     return make_wave_1d(100, random_state=shifted(1))
 
 
 @pytest.fixture(scope="session")
-def wave_model(wave):
+def wave_model(wave, tmp_path_factory):
     """The 1-D experiment at n = 100 with default settings."""
-    return BNERegressor(EXPERTS, inputs=["x"], random_state=shifted(0), n_jobs=2).fit(
-        wave.X, wave.y
-    )
+    model = BNERegressor(EXPERTS, inputs=["x"], random_state=shifted(0), n_jobs=2)
+    return fitted_once("wave_model", tmp_path_factory, lambda: model.fit(wave.X, wave.y))
 
 
 @pytest.fixture(scope="session")
-def cgp_model(wave):
+def cgp_model(wave, tmp_path_factory):
     """The paper's construction of G: one short chain."""
     settings = {"chains": 1, "warmup": 100, "draws": 50, "random_state": shifted(0)}
     model = BNERegressor(EXPERTS, inputs=["x"], calibration="cgp", **settings)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return model.fit(wave.X[:60], wave.y[:60])
+
+    def fit():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return model.fit(wave.X[:60], wave.y[:60])
+
+    return fitted_once("cgp_model", tmp_path_factory, fit)
+
+
+def fitted_once(name, tmp_path_factory, fit):
+    """A fit that pytest's worker processes share: the first one that needs it makes it."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return fit()
+    folder = tmp_path_factory.getbasetemp().parent
+    path, claim = folder / f"{name}.pickle", folder / f"{name}.claim"
+    while True:
+        try:
+            claim.touch(exist_ok=False)
+        except FileExistsError:
+            if path.exists():
+                return pickle.loads(path.read_bytes())
+            time.sleep(0.2)
+            continue
+        try:
+            model = fit()
+            with atomic(path) as file:
+                pickle.dump(model, file)
+            return model
+        except BaseException:
+            claim.unlink()  # another worker may try
+            raise
 
 
 def joint_data(x, F, y, table, grid, features, priors, weights, times=1, power=1.0, **more):

@@ -1,7 +1,8 @@
-"""Simulated worlds whose truth is known: the paper's 0-D and 1-D experiments.
+"""Simulated data whose truth is known: the paper's 0-D and 1-D experiments.
 
-A world is a `Truth` (the law of y given x, and of x) and a few base models trained
-on points of their own. `make_gamma_0d` and `make_wave_1d` build one and draw from it.
+A *world* is a `Truth` (the distribution of x, and of y given x) with a few base models. The base
+models are trained on points of their own. `make_gamma_0d` and `make_wave_1d` build a world and draw
+data from it.
 """
 
 from __future__ import annotations
@@ -25,29 +26,31 @@ __all__ = ["SimulatedData", "Truth", "make_gamma_0d", "make_wave_1d"]
 
 RandomState = int | np.random.Generator | np.random.RandomState | None
 
-# The base models see this many points of their own, however large the ensemble's set.
 N_EXPERT_POINTS = 20
+"""Points that the base models are trained on, whatever the size of the ensemble's data."""
 
-# x is an equal mixture of three Gaussians, the middle one twice as wide.
 X_CENTRES = np.array([-4.0, 0.0, 4.0])
 X_SCALES = np.array([0.4, 0.8, 0.4])
-# The ensemble's data spread twice as far as the base models' own points.
-X_WIDENING = 2.0
-# The base models' unit of x: the sd of the ensemble's x (its mean is 0 by symmetry).
-# The law's sd, not a sample's, so that the base models do not depend on n.
-X_UNIT = float(np.sqrt(np.mean(X_CENTRES**2 + (X_WIDENING * X_SCALES) ** 2)))
+"""Means and sds of x: an equal mixture of three Gaussians, the middle one twice as wide."""
 
-# Corners of the two trapezoids: the Weibull shape and the noise ratio.
+X_WIDENING = 2.0
+"""Factor by which the sds are larger for the ensemble's data than for the base models' points."""
+
+X_UNIT = float(np.sqrt(np.mean(X_CENTRES**2 + (X_WIDENING * X_SCALES) ** 2)))
+"""Unit of x for the base models: the true sd of the ensemble's x, whose mean is 0. It is not the sd
+of a sample, so that the base models do not depend on n."""
+
 SHAPE_CORNERS = (-4.0, -1.0, 1.0, 4.0)
 RATIO_CORNERS = (-np.pi, -0.5, 0.5, np.pi)
+"""Corners of the two trapezoids: of the Weibull shape, and of the noise ratio."""
 
-# Noise variance of the base models as a share of the variance of their y: near the
-# true E[Var(y|x)] / Var(y) on their points (0.18 and 0.28 in the two variants).
 EXPERT_NOISE = 0.2
+"""Noise variance of the base models over the variance of their y. The true E[Var(y|x)] / Var(y) on
+their points is 0.18 in one variant and 0.28 in the other."""
 
 
 class _Wave(NamedTuple):
-    """Constants of one variant of the 1-D experiment: a, and (lo, hi) of kappa and r."""
+    """Constants of one variant of the 1-D experiment: a, and the least and greatest kappa and r."""
 
     amplitude: float
     shape: tuple[float, float]
@@ -62,16 +65,15 @@ WAVES = {
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """The law a simulated set was drawn from.
+    """The distribution that simulated data were drawn from.
 
-    Every method follows NumPy's broadcasting of its arguments: for y of shape (N, Q)
-    pass ``x[:, None]``.
+    The methods broadcast their arguments as NumPy does: for y of shape (N, Q) pass ``x[:, None]``.
 
     Attributes
     ----------
     distribution : callable
-        ``distribution(x)`` is the SciPy frozen distribution of y at x, with parameters
-        of the shape of x.
+        ``distribution(x)`` is the frozen SciPy distribution of y at x; its parameters have the
+        shape of x.
     draw_x : callable
         ``draw_x(n, generator)`` draws n inputs of the ensemble's data, shape (n,).
     """
@@ -80,7 +82,7 @@ class Truth:
     draw_x: Callable[[int, np.random.Generator], Array]
 
     def mean(self, x: ArrayLike) -> Array:
-        """Return E*(y|x)."""
+        """Return the true mean of y at x, E*(y|x)."""
         return self.distribution(x).mean()
 
     def std(self, x: ArrayLike) -> Array:
@@ -92,7 +94,7 @@ class Truth:
         return self.distribution(x).entropy()
 
     def cdf(self, y: ArrayLike, x: ArrayLike) -> Array:
-        """Return F*(y|x)."""
+        """Return the true CDF of y at x, F*(y|x)."""
         return self.distribution(x).cdf(y)
 
     def pdf(self, y: ArrayLike, x: ArrayLike) -> Array:
@@ -104,7 +106,7 @@ class Truth:
         return self.distribution(x).ppf(q)
 
     def sample_x(self, n: int, random_state: RandomState = None) -> Array:
-        """Draw n inputs from the law of x of the ensemble's data, shape (n,)."""
+        """Draw n inputs from the distribution of the ensemble's x, shape (n,)."""
         return self.draw_x(_check_size(n), np.random.default_rng(random_state))
 
     def sample_y(self, x: ArrayLike, random_state: RandomState = None) -> Array:
@@ -115,16 +117,16 @@ class Truth:
 
 @dataclass(frozen=True, eq=False)
 class SimulatedData:
-    """Labelled data from a simulated world, and the world itself.
+    """Data from a simulated world, and the world itself.
 
     Attributes
     ----------
     X : DataFrame, N rows
-        The inputs, if the world has any, then one column per base model's prediction.
+        The inputs, if the world has any, and one column for each base model's prediction.
     y : ndarray, shape (N,)
         The outcomes.
     truth : Truth
-        The exact law of y given x.
+        The exact distribution of y given x.
     experts : callable
         ``experts(x)`` maps inputs (N,) to a frame of the base models' predictions.
     """
@@ -135,12 +137,12 @@ class SimulatedData:
     experts: Callable[[Array], pd.DataFrame]
 
     def features(self, x: ArrayLike) -> pd.DataFrame:
-        """Return the rows of X at new inputs: same columns, same base models.
+        """Return a frame like X at new inputs, with predictions of the same base models.
 
         Parameters
         ----------
         x : array_like, shape (N,)
-            New inputs. In the 0-D world only their number counts.
+            New inputs. The 0-D world uses only their number.
 
         Returns
         -------
@@ -156,25 +158,21 @@ class SimulatedData:
         x = np.asarray(x, dtype=float)
         if x.ndim != 1:
             raise ValueError(
-                f"`x` must have shape (N,); got {x.shape}. Pass a flat array, for "
-                'example `np.linspace(-5, 5, 101)` or `X["x"]`.'
+                f"`x` must have shape (N,); got {x.shape}. Pass a flat array, for example "
+                '`np.linspace(-5, 5, 101)` or `X["x"]`.'
             )
         return self.experts(x)
 
     def sample(self, n: int, random_state: RandomState = None) -> SimulatedData:
-        """Draw n fresh rows from the same world, with the same base models.
+        """Draw n fresh rows from the same world, with the same base models: a `SimulatedData`.
 
         Parameters
         ----------
         n : int
             Number of rows.
         random_state : int, Generator, RandomState or None
-            Source of the draws. The seed that made this set may be used again: the
-            rows still differ.
-
-        Returns
-        -------
-        data : SimulatedData
+            Source of the draws. The rows differ from those of this set even if the seed is the
+            one that made it.
         """
         return _draw(n, self.truth, self.experts, np.random.default_rng(random_state))
 
@@ -182,8 +180,8 @@ class SimulatedData:
 def make_gamma_0d(n: int, *, random_state: RandomState = None) -> SimulatedData:
     """Make the 0-D experiment: y ~ Gamma(shape 1.5, scale 2) at one x.
 
-    Its one base model predicts a constant, the mean of 20 draws of its own; X is that
-    column, ``"constant"``, and holds no input.
+    The only base model predicts a constant, the mean of 20 draws of its own. X has the one column
+    ``"constant"`` and no input.
 
     Parameters
     ----------
@@ -218,20 +216,20 @@ def make_wave_1d(n: int, *, variant: int = 1, random_state: RandomState = None) 
     .. math:: y = a \sin x + s(x)\,\epsilon, \quad \epsilon \sim
               \mathrm{Weibull}(\kappa(x), 1), \quad s(x) = (|\cos(x/2)| + 1)\, r(x)
 
-    with trapezoids :math:`\kappa` and :math:`r`. The noise is *not* centred:
-    :math:`E[y|x] = a \sin x + s(x)\,\Gamma(1 + 1/\kappa(x))`. The inputs cluster at
-    -4, 0 and 4. The base models are Gaussian processes with an RBF kernel of
-    length-scale 0.25 (``rbf_short``) or 1 (``rbf_long``), or a periodic kernel of
-    period 1.5 (``periodic``), on standardised x, trained on 20 points of their own
-    from clusters half as wide. These points do not depend on `n`.
+    where :math:`\kappa(x)` and :math:`r(x)` are trapezoids. The mean of the noise is *not* zero:
+    :math:`E[y|x] = a \sin x + s(x)\,\Gamma(1 + 1/\kappa(x))`. The inputs form clusters at -4, 0
+    and 4. The base models are Gaussian processes on standardised x, with an RBF kernel of
+    length-scale 0.25 (``rbf_short``) or 1 (``rbf_long``), or a periodic kernel of period 1.5
+    (``periodic``). They are trained on 20 points of their own, from clusters half as wide, which
+    do not depend on `n`.
 
     Parameters
     ----------
     n : int
         Number of rows.
     variant : {1, 2}
-        1: a = 3, kappa from 1.5 to 3, r from 1 to 5. 2 (milder): a = 2, kappa from
-        1.5 to 2.5, r from 1 to 2.
+        In variant 1, a = 3, kappa runs from 1.5 to 3, r from 1 to 5. In variant 2, which is
+        milder, a = 2, kappa runs from 1.5 to 2.5, r from 1 to 2.
     random_state : int, Generator, RandomState or None
         Source of the draws; the same int gives the same numbers.
 
@@ -281,7 +279,7 @@ def _trapezoid(x: Array, low: float, high: float, corners: tuple[float, ...]) ->
 
 def _single_x(n: int, generator: np.random.Generator) -> Array:
     """Return the one x of the 0-D world, n times."""
-    del generator  # nothing is random here; the signature is Truth.draw_x's
+    del generator  # nothing is random here, but `Truth.draw_x` takes a generator
     return np.zeros(n)
 
 
@@ -293,8 +291,8 @@ def _clustered_x(n: int, generator: np.random.Generator, *, widening: float) -> 
 def _fit_experts(truth: Truth, generator: np.random.Generator) -> dict[str, Any]:
     """Train the three base models on 20 points of their own.
 
-    Kernel and noise are held fixed: base models are given, not tuned, and tuning on 20
-    points at times explains them all as noise, which leaves three equal constants.
+    The parameters of kernel and noise are fixed. If they were tuned on 20 points, some seeds would
+    take all variation as noise, and all three models would be the same constant.
     """
     x = _clustered_x(N_EXPERT_POINTS, generator, widening=1.0)
     y = truth.sample_y(x, random_state=generator)
@@ -334,7 +332,7 @@ def _draw(
 def _streams(random_state: RandomState) -> list[np.random.Generator]:
     """Return two independent generators: for the base models and for the data.
 
-    They are seeded by draws rather than spawned, since a RandomState cannot spawn.
+    Their seeds are drawn, because a RandomState cannot spawn generators.
     """
     seeds = np.random.default_rng(random_state).integers(2**63, size=2)
     return [np.random.default_rng(seed) for seed in seeds]

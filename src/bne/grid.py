@@ -1,7 +1,7 @@
-"""Gridded data: an xarray grid of models' predictions in, a grid of all answers out.
+"""Gridded data: `predict_grid` turns an xarray grid of models' predictions into a grid of answers.
 
-A grid in dask chunks gives a lazy one: nothing is computed before it is asked for or written, chunk
-by chunk, by whatever scheduler dask is told to use.
+If the grid is divided into dask chunks, the answers are lazy: dask computes each chunk when it is
+needed or written, with the scheduler that the user has chosen.
 """
 
 from collections.abc import Sequence
@@ -11,26 +11,29 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bne._answers import columns, table
+from bne._answers import table
+from bne._answers.columns import QUANTILES, column_names
 
 
-def predict_grid(model: Any, grid: Any, *, quantiles: Sequence[float] = columns.QUANTILES) -> Any:
-    """Mean, sd, quantiles, parts of the variance and probability of bias at every cell.
+def predict_grid(model: Any, grid: Any, *, quantiles: Sequence[float] = QUANTILES) -> Any:
+    """Return mean, sd, quantiles, parts of the variance and bias at every cell of a grid.
 
     Parameters
     ----------
     model : BNERegressor
-        Fitted to a frame, with experts that are columns.
+        Fitted to a frame, with experts that are columns of the frame.
     grid : xarray.Dataset
-        Its variables and coordinates have the names of the model's columns. Those that lack a
-        dimension are the same along it.
+        Its variables and coordinates have the names of the model's columns. A variable without some
+        dimension of the grid is taken as constant along it.
     quantiles : list of float
+        Levels of the quantiles, in (0, 1).
 
     Returns
     -------
     xarray.Dataset
-        One variable an answer, over all dimensions of those columns, with coordinates; lazy where
-        `grid` is. ``.to_zarr(path)`` then computes and writes one chunk at a time.
+        One variable for each answer, over all dimensions of those columns, with coordinates. It is
+        lazy if `grid` is; ``.to_zarr(path)`` then computes and writes one chunk at a time. Cells
+        where an input or a prediction is missing have missing answers.
 
     Examples
     --------
@@ -44,32 +47,31 @@ def predict_grid(model: Any, grid: Any, *, quantiles: Sequence[float] = columns.
     if missing:
         raise ValueError(
             f"The grid has no {missing}; it has {sorted(map(str, grid.variables))}. Rename its "
-            "variables to the columns that the model was fitted on."
+            "variables to the columns that the model was fitted to."
         )
     whole = xr.broadcast(*(grid[name].reset_coords(drop=True) for name in names))
     columns = xr.Dataset({f"column{i}": values.variable for i, values in enumerate(whole)})
     chunks = grid[names].unify_chunks().chunksizes
     columns = columns.chunk(chunks) if chunks else columns
     answerer = table.prepare(model._fitted(), quantiles)
-    names_out = columns.column_names(answerer)
-    some = columns["column0"]
-    template = xr.Dataset({name: some.astype(float) for name in names_out})
+    some = columns["column0"].astype(float)
+    template = xr.Dataset({name: some for name in column_names(answerer.levels)})
     light = copy(model)
-    del light.posterior_  # the answerer has what answers need; every chunk's task carries both
+    del light.posterior_  # every task gets the model and the answerer, which holds the draws
     answers = xr.map_blocks(_block, columns, args=(light, answerer), template=template)
     coordinates = {k: v for k, v in grid.coords.items() if set(v.dims) <= set(answers.dims)}
     return answers.assign_coords(coordinates).assign_attrs(grid.attrs)
 
 
 def _block(columns: Any, model: Any, answerer: table.Answerer) -> Any:
-    """All answers at the cells of one chunk."""
+    """Return all answers at the cells of one chunk."""
     names = [str(name) for name in model.feature_names_in_]
     first = columns["column0"]
     X = pd.DataFrame({n: columns[f"column{i}"].to_numpy().ravel() for i, n in enumerate(names)})
-    known = np.all(np.isfinite(X.to_numpy(float)), axis=1)  # oceans and edges have no prediction
+    known = np.all(np.isfinite(X.to_numpy(float)), axis=1)  # other cells, like oceans, stay empty
     out = {}
     found = table.in_chunks(answerer, model._rows(X[known])) if np.any(known) else {}
-    for name in columns.column_names(answerer):
+    for name in column_names(answerer.levels):
         values = np.full(len(X), np.nan)
         values[known] = found.get(name, np.empty(0))
         out[name] = (first.dims, values.reshape(first.shape))

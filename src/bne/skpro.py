@@ -1,4 +1,4 @@
-"""The ensemble for skpro's users: ``predict_proba`` and its distributions (``bne[skpro]``)."""
+"""The ensemble with the interface of skpro; it needs the extra ``skpro``."""
 
 from typing import Any, ClassVar
 
@@ -18,8 +18,11 @@ class BNEDistribution(BaseDistribution):
     Parameters
     ----------
     model : BNERegressor
+        The fitted model.
     X : DataFrame
-    index, columns : pandas.Index
+        Rows to predict.
+    index, columns : pandas.Index, optional
+        Labels of the rows and of the one column; by default the index of X and ``y``.
     """
 
     _tags: ClassVar[dict[str, Any]] = {
@@ -38,14 +41,14 @@ class BNEDistribution(BaseDistribution):
         )
 
     def _iat(self, rowidx: Any = None, colidx: Any = None) -> "BNEDistribution":
-        """One row, still as a frame."""
+        """Return the distribution of one row, still as a frame."""
         return self._iloc(rowidx, colidx)
 
     def _law(self) -> Any:
         return self.model.predict_distribution(self.X)
 
     def _iloc(self, rowidx: Any = None, colidx: Any = None) -> "BNEDistribution":
-        """Some of the rows; there is one column."""
+        """Return the distribution of some rows. There is only one column."""
         del colidx
         rows = slice(None) if rowidx is None else rowidx
         rows = np.atleast_1d(np.arange(len(self.X))[rows])
@@ -70,7 +73,13 @@ class BNEDistribution(BaseDistribution):
         return self._law().ppf(p)
 
     def sample(self, n_samples: int | None = None) -> Any:
-        """Draws, a frame like the distribution or, with `n_samples`, that many of them stacked."""
+        """Draw from the distribution.
+
+        Returns
+        -------
+        draws : DataFrame
+            One draw for each row; with `n_samples`, so many frames of draws, one below the other.
+        """
         values = self._law().sample(1 if n_samples is None else n_samples)
         if n_samples is None:
             return pd.DataFrame(values, index=self.index, columns=self.columns)
@@ -84,7 +93,7 @@ class BNEProbaRegressor(BaseProbaRegressor):
     Parameters
     ----------
     regressor : BNERegressor, default=None
-        The model to fit; None is ``BNERegressor()``. It is cloned.
+        The model to fit; None means ``BNERegressor()``. A clone of it is fitted.
     """
 
     _tags: ClassVar[dict[str, Any]] = {

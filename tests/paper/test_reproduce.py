@@ -5,12 +5,16 @@ import multiprocessing
 import os
 import signal
 import time
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from bne.baselines import Comparator, Mixture
 from paper import figures, page, real
+from paper.scores import stages_of
 from paper.simulated import read_wave
 from paper.store import replace, resume
 
@@ -23,6 +27,7 @@ def slow(a, b):
 KEYS = [{"a": a, "b": b} for a in range(5) for b in (3, 1)]
 
 
+@pytest.mark.slow
 def test_a_killed_run_gives_the_table_of_an_unbroken_one(tmp_path):
     whole = resume(tmp_path / "whole.csv", KEYS, slow, quiet=True)
     path = tmp_path / "killed.csv"
@@ -54,6 +59,7 @@ def test_a_half_written_file_is_not_counted(tmp_path):
     assert len(resume(path, KEYS, slow, quiet=True)) == 2 * len(KEYS)
 
 
+@pytest.mark.slow
 def test_more_keys_later(tmp_path):
     path = tmp_path / "t.csv"
     resume(path, KEYS[:3], slow, quiet=True)
@@ -137,3 +143,39 @@ def test_scores_on_real_data_are_pooled_by_rows():
     assert pooled["rmse"] == pytest.approx(np.sqrt(13 / 4))
     assert pooled["coverage_90"] == pytest.approx(0.25)
     assert pooled["splits"] == 2
+
+
+def test_stages_are_predicted_by_their_short_names():
+    model: Any = SimpleNamespace(predict_distribution=lambda X, stage: (X, stage))
+    found = {name: predict("rows") for name, predict in stages_of(model).items()}
+    stages = {"ensemble": "ensemble", "BAE": "additive", "BNE": "full"}
+    assert found == {name: ("rows", stage) for name, stage in stages.items()}
+
+
+def test_a_new_comparator_is_drawn_without_a_colour_of_its_own(tmp_path, monkeypatch):
+    """A comparator is declared in the registry only; the figure shows it."""
+    rows = fake_rows(0.2)
+    new = rows[rows["method"] == "stack"].assign(method="mine", l1=0.123)
+    monkeypatch.setattr(figures, "COMPARATORS", (Comparator("mine", Mixture),))
+    drawn = []
+    monkeypatch.setattr(figures, "save", lambda figure, path: drawn.append(figure))
+    figures.draw_fig4(pd.concat([rows, new]), tmp_path)
+    assert "mine" in [text.get_text() for text in drawn[0].legends[0].get_texts()]
+
+
+def test_the_command_forwards_to_the_checkout(tmp_path, monkeypatch):
+    pytest.importorskip("typer")
+    from typer.testing import CliRunner
+
+    from bne.cli import app, tasks
+
+    result = CliRunner().invoke(app, ["reproduce", "page", "-o", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "README.md").read_text() == page.page(tmp_path)
+    result = CliRunner().invoke(app, ["reproduce", "fig9", "-o", str(tmp_path)])
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: There is no figure 'fig9'. Choose one of fig2")
+    monkeypatch.setattr(tasks, "__file__", str(tmp_path / "a" / "b" / "c" / "tasks.py"))
+    result = CliRunner().invoke(app, ["reproduce", "page", "-o", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "Clone the sources and run `make paper` there" in result.stderr

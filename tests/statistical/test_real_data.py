@@ -10,6 +10,8 @@ import pytest
 
 from conftest import shifted
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 DATA = Path(os.environ.get("BNE_DATA", ROOT.parent / "shared" / "data"))
 sys.path.insert(0, str(ROOT / "examples"))

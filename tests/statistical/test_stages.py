@@ -19,6 +19,8 @@ from bne._sampler.hmc import Run, SamplerSettings
 from bne.datasets import make_wave_1d
 from conftest import EXPERTS, shifted
 
+pytestmark = pytest.mark.slow
+
 PRIORS = Priors(InverseGamma(3.0, 2.0))
 
 
@@ -62,9 +64,10 @@ def sampled(x, F, y, priors=PRIORS):
     grid = length_scale_grid(priors.ell, 32)
     feature_map = make_feature_map(resolve_kernel("matern32"), x, grid)
     terms = [Weights(), Residual(feature_map, None, TermPrior(ell=priors.ell))]
-    data = training(Rows(x, F), y, terms)._replace(priors=priors)
+    rows = Rows(x, F)
+    data = training(rows, y, terms)._replace(priors=priors)
     run = Run(SamplerSettings(4, 500, 1500, 0.8, 2))
-    stage, _ = sample_gaussian(data, terms, run, np.random.SeedSequence(shifted(0)))
+    stage, _ = sample_gaussian(rows, data, terms, run, np.random.SeedSequence(shifted(0)))
     return stage.draws.position
 
 
@@ -116,11 +119,12 @@ def test_intervals_cover_where_the_model_is_right():
             chains=2,
             warmup=300,
             draws=300,
-            random_state=seed,
+            random_state=shifted(seed),
         ).fit(X[:80], y[:80])
         for stage, hits in inside.items():
             low, high = model.predict_distribution(X[80:], stage=stage).interval(0.9)
             hits.append(np.mean((low <= y[80:]) & (y[80:] <= high)))
     for hits in inside.values():
-        # sd between data sets of 80 rows is about 0.02
-        assert abs(np.mean(hits) - 0.9) < 4 * 0.025 / np.sqrt(8)
+        # of the noise's sd 80 rows leave 8% unknown, hence 0.027 of the coverage; 320 test rows add
+        # 0.017, and weights and delta little
+        assert abs(np.mean(hits) - 0.9) < 4.5 * np.hypot(0.027, 0.017) / np.sqrt(8)

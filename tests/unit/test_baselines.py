@@ -19,6 +19,7 @@ from bne.baselines import (
     NaturalGradientBoosting,
     QuantileForest,
     QuantileLaw,
+    comparators,
 )
 from bne.datasets import make_wave_1d
 from conftest import shifted
@@ -72,7 +73,7 @@ def test_conditional_kde_equals_statsmodels(data):
     mine = ConditionalKDE(["x"]).fit(data.X, data.y)
     x = data.X[["x"]].to_numpy()
     theirs = KDEMultivariateConditional(
-        data.y, x, "c", "c", bw=[mine.bandwidth_y_, *mine.bandwidths_x_], rng=0
+        data.y, x, "c", "c", bw=[mine.bandwidth_y_, *mine.bandwidths_x_], rng=shifted(0)
     )
     at, y = data.X[:7], data.y[:7] + 0.3
     law = mine.predict_distribution(at)
@@ -94,11 +95,11 @@ def test_stacking_finds_the_mixture():
     X = X.assign(b=rng.normal(scale=3, size=n))
     first = rng.uniform(size=n) < 0.7
     y = np.where(first, X["a"], X["b"]) + 0.5 * rng.normal(size=n)
-    stacking = BayesianStacking(["a", "b"]).fit(X, y)
+    stacking = BayesianStacking(["a", "b"], shifted(0)).fit(X, y)
     # one sd each: sigma_k must cover the rows that follow the other expert
     assert stacking.weights_[0] > 0.6
     assert stacking.weights_.sum() == pytest.approx(1.0)
-    wrong = BayesianStacking(["b", "a"]).fit(X, y)
+    wrong = BayesianStacking(["b", "a"], shifted(0)).fit(X, y)
     np.testing.assert_allclose(wrong.weights_[::-1], stacking.weights_, atol=0.02)
 
 
@@ -109,15 +110,21 @@ def test_mixture_of_experts_follows_x():
     x = data.X["x"].to_numpy()
     X = data.X.assign(a=np.sin(x), b=np.sin(x) + 3.0)
     y = np.sin(x) + np.where(x > 0, 3.0, 0.0) + 0.3 * rng.normal(size=200)
-    model = MixtureOfExperts(["a", "b"], ["x"], warmup=150, draws=100).fit(X, y)
+    settings = {"warmup": 150, "draws": 100, "random_state": shifted(0)}
+    model = MixtureOfExperts(["a", "b"], ["x"], **settings).fit(X, y)
     at = X[np.abs(x) > 2.0]
     truth = np.sin(at["x"]) + np.where(at["x"] > 0, 3.0, 0.0)
     assert np.mean(np.abs(model.predict_distribution(at).mean() - truth)) < 0.4
 
 
 @pytest.mark.parametrize("method", [DeepEnsemble, NaturalGradientBoosting, QuantileForest])
+@pytest.mark.slow
 def test_methods_on_inputs_and_experts_predict_distributions(method, data):
-    law = method(EXPERTS, ["x"]).fit(data.X, data.y).predict_distribution(data.X)
+    law = (
+        method(EXPERTS, ["x"], random_state=shifted(0))
+        .fit(data.X, data.y)
+        .predict_distribution(data.X)
+    )
     error = np.sqrt(np.mean((law.mean() - data.y) ** 2))
     assert error < 0.8 * np.std(data.y)
     u = law.cdf(data.y)
@@ -125,5 +132,24 @@ def test_methods_on_inputs_and_experts_predict_distributions(method, data):
     low, high = law.interval(0.9)
     assert np.all(low < high)
     assert np.mean((data.y >= low) & (data.y <= high)) > 0.6
-    again = method(EXPERTS, ["x"]).fit(data.X, data.y).predict_distribution(data.X)
+    again = method(EXPERTS, ["x"], random_state=shifted(0)).fit(data.X, data.y)
+    again = again.predict_distribution(data.X)
     np.testing.assert_allclose(again.mean(), law.mean(), rtol=1e-12)
+
+
+def test_the_registry_leaves_out_what_the_data_do_not_allow():
+    everything = {"CondKDE", "stack", "BME", "DeepEns", "NGBoost", "QRF"}
+    assert set(comparators(EXPERTS, ["x"], 2000)) == everything
+    assert set(comparators(EXPERTS, ["x"], 2001)) == everything - {"CondKDE"}
+    assert set(comparators(EXPERTS, list("abcd"), 100)) == everything - {"CondKDE"}
+    assert set(comparators(EXPERTS, [], 100)) == everything - {"CondKDE", "BME"}
+    assert set(comparators(["periodic"], ["x"], 100)) == everything - {"stack"}
+
+
+def test_a_declared_comparator_is_built_with_what_it_needs():
+    methods = comparators(EXPERTS, ["x"], 100, random_state=7)
+    assert methods["CondKDE"].get_params() == {"inputs": ["x"]}
+    assert methods["stack"].get_params() == {"experts": EXPERTS, "random_state": 7}
+    given = {"experts": EXPERTS, "inputs": ["x"], "random_state": 7}
+    for name in ("BME", "DeepEns", "NGBoost", "QRF"):
+        assert given.items() <= methods[name].get_params().items()

@@ -1,11 +1,9 @@
 """Scores against closed forms and quadrature; shapes that must not broadcast."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from scipy.integrate import quad
-from scipy.stats import gamma, kstest, norm, t, wasserstein_distance, weibull_min
+from scipy.stats import gamma, kstest, norm
 from sklearn.metrics import mean_pinball_loss
 
 from bne import datasets, metrics
@@ -83,7 +81,7 @@ def test_crps_ensemble_tends_to_crps():
     draws = norm(LOC, SCALE).rvs((n_draws, 5), random_state=shifted(1))
     estimate = metrics.crps_ensemble(Y, draws, reduce=False)
     # |Z - y| has sd at most SCALE; the spread term adds less than as much again.
-    tolerance = 4 * 2 * SCALE / np.sqrt(n_draws)
+    tolerance = 5 * 2 * SCALE / np.sqrt(n_draws)
     assert (np.abs(estimate - gaussian_crps(Y, LOC, SCALE)) < tolerance).all()
 
 
@@ -145,7 +143,7 @@ def test_log_score_of_the_truth_is_its_entropy():
     y = law.rvs(random_state=shifted(0))
     scores = metrics.log_score(y, law, reduce=False)
     standard_error = scores.std() / np.sqrt(len(y))
-    assert scores.mean() == pytest.approx(truth.entropy(0.0), abs=4 * standard_error)
+    assert scores.mean() == pytest.approx(truth.entropy(0.0), abs=5 * standard_error)
 
 
 def test_coverage_counts_ends_as_inside():
@@ -159,88 +157,19 @@ def test_coverage_of_the_truth_is_nominal():
     data = datasets.make_wave_1d(n, random_state=shifted(0))
     lower, upper = data.truth.distribution(data.X["x"].to_numpy()).interval(0.9)
     standard_error = np.sqrt(0.9 * 0.1 / n)
-    assert metrics.coverage(data.y, lower, upper) == pytest.approx(0.9, abs=4 * standard_error)
+    assert metrics.coverage(data.y, lower, upper) == pytest.approx(0.9, abs=5 * standard_error)
 
 
 def test_pit_is_uniform_under_the_truth_only():
-    data = datasets.make_wave_1d(3000, random_state=shifted(0))
+    # At level 1e-6, sqrt(n) D < 2.7; of Gaussians D is 0.052, and sqrt(n) D is 7.4.
+    n = 20_000
+    data = datasets.make_wave_1d(n, random_state=shifted(0))
     x = data.X["x"].to_numpy()
     u = metrics.pit(data.y, data.truth.distribution(x))
-    assert u.shape == (3000,)
-    assert kstest(u, "uniform").pvalue > 1e-3
+    assert u.shape == (n,)
+    assert kstest(u, "uniform").pvalue > 1e-6
     gaussian = norm(data.truth.mean(x), data.truth.std(x))
-    assert kstest(metrics.pit(data.y, gaussian), "uniform").pvalue < 1e-3
-
-
-# --- L1 distance
-
-
-@pytest.mark.parametrize("kind", [norm, RowLaw], ids=["scipy", "rows"])
-def test_l1_of_shifted_gaussians_is_the_shift(kind):
-    shift = np.array([0.0, 0.01, -0.3, 2.0, 40.0])
-    distance = metrics.l1_distance(kind(LOC, SCALE), kind(LOC + shift, SCALE), reduce=False)
-    np.testing.assert_allclose(distance, np.abs(shift), atol=1e-4)
-    mean = metrics.l1_distance(kind(LOC, SCALE), kind(LOC + shift, SCALE))
-    assert mean == pytest.approx(np.abs(shift).mean(), abs=1e-4)
-
-
-@pytest.mark.parametrize("ratio", [1e-3, 0.2, 3.0, 1e3])
-def test_l1_of_rescaled_gaussians(ratio):
-    # |F - F*| for a common mean: |1 - ratio| E|Z|, also for a very narrow law.
-    expected = abs(1 - ratio) * np.sqrt(2 / np.pi)
-    distance = metrics.l1_distance(norm(0, ratio), norm(0, 1))
-    assert distance == pytest.approx(expected, abs=1e-4 * max(1, ratio))
-
-
-LAWS = {
-    "skewed": (gamma(1.5, scale=2.0), norm(3.0, 2.4)),
-    "bounded": (weibull_min(1.5, loc=1.0, scale=3.0), weibull_min(3.0, scale=5.0)),
-    "heavy": (t(4), norm(0.5, 1.0)),
-}
-
-
-@pytest.mark.parametrize("laws", LAWS.values(), ids=LAWS)
-def test_l1_matches_quadrature(laws):
-    first, second = laws
-
-    def gap(z):
-        return abs(first.cdf(z) - second.cdf(z))
-
-    edges = [-np.inf, *np.linspace(-10, 30, 81), np.inf]
-    expected = sum(quad(gap, a, b, limit=200)[0] for a, b in pairwise(edges))
-    assert metrics.l1_distance(first, second) == pytest.approx(expected, abs=1e-4)
-
-
-@pytest.mark.parametrize("laws", LAWS.values(), ids=LAWS)
-def test_l1_matches_scipy_wasserstein(laws):
-    levels = (np.arange(100_000) + 0.5) / 100_000
-    expected = wasserstein_distance(*(law.ppf(levels) for law in laws))
-    assert metrics.l1_distance(*laws) == pytest.approx(expected, abs=1e-3)
-
-
-def test_l1_takes_plain_functions_on_a_grid():
-    grid = np.linspace(-12, 15, 6001)
-    first, second = RowLaw([0.0, 1.0], [1.0, 1.0]), RowLaw([0.5, 0.0], [1.0, 1.0])
-    rows = np.tile(grid, (2, 1))
-    by_function = metrics.l1_distance(first.cdf, second.cdf, rows, reduce=False)
-    np.testing.assert_allclose(by_function, [0.5, 1.0], atol=1e-4)
-    assert metrics.l1_distance(first, second, grid) == pytest.approx(0.75, abs=1e-4)
-    one = metrics.l1_distance(norm(0).cdf, norm(2).cdf, grid)
-    assert one == pytest.approx(2.0, abs=1e-4)
-
-
-def test_l1_on_the_experiment_s_grid():
-    data = datasets.make_wave_1d(10, random_state=shifted(0))
-    x = np.linspace(-5, 5, 101)
-    law = data.truth.distribution(x)
-    assert metrics.l1_distance(law, law) == 0.0
-    moved = weibull_min(law.kwds["c"], law.kwds["loc"] + 0.3, law.kwds["scale"])
-    assert metrics.l1_distance(moved, law) == pytest.approx(0.3, abs=1e-4)
-
-
-def test_l1_lets_a_scalar_law_fit_any_rows():
-    distance = metrics.l1_distance(norm([0.0, 1.0, 2.0]), norm(), reduce=False)
-    np.testing.assert_allclose(distance, [0, 1, 2], atol=1e-4)
+    assert kstest(metrics.pit(data.y, gaussian), "uniform").pvalue < 1e-6
 
 
 # --- what must be refused
@@ -330,36 +259,6 @@ def test_missing_or_crossed_predictions_are_refused():
 def test_empty_outcomes_are_refused():
     with pytest.raises(ValueError, match=r"N > 0; got \(0,\)"):
         metrics.coverage([], [], [])
-
-
-def test_l1_refuses_laws_that_do_not_match():
-    with pytest.raises(ValueError, match=r"the same rows, N; got shapes \(2,\) and \(3,\)"):
-        metrics.l1_distance(norm([0, 1]), norm([0, 1, 2]))
-    with pytest.raises(ValueError, match=r"got shapes \(2, 1\) and \(2,\)"):
-        metrics.l1_distance(norm([[0], [1]]), norm([0, 1]))
-
-
-def test_l1_refuses_bad_grids():
-    grid = np.linspace(-8, 8, 101)
-    with pytest.raises(TypeError, match="`y_grid` is needed where a law is a plain"):
-        metrics.l1_distance(norm().cdf, norm())
-    with pytest.raises(ValueError, match="at least two increasing values per row"):
-        metrics.l1_distance(norm(), norm(), grid[::-1])
-    with pytest.raises(ValueError, match="at least two increasing values per row"):
-        metrics.l1_distance(norm(), norm(), grid[:, None])
-    with pytest.raises(ValueError, match=r"\(N, Q\) with N = 2; got \(3, 101\)"):
-        metrics.l1_distance(norm([0, 1]), norm([0, 1]), np.tile(grid, (3, 1)))
-    with pytest.raises(ValueError, match=r"`the CDF` must have shape \(1, 101\)"):
-        metrics.l1_distance(norm([[0], [1]]).cdf, norm(), grid)
-
-
-def test_l1_asks_for_a_grid_where_quantiles_are_infinite():
-    class Endless(RowLaw):
-        def ppf(self, q):
-            return np.full(np.shape(q), np.inf)
-
-    with pytest.raises(ValueError, match="got infinite or NaN quantiles"):
-        metrics.l1_distance(Endless([0.0], [1.0]), norm())
 
 
 def test_scorer_prefers_the_better_model():

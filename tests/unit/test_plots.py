@@ -9,6 +9,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from bne import BNERegressor, plots
+from bne.plots._canvas import draw_map
 from conftest import shifted
 
 
@@ -121,6 +122,6 @@ def test_one_far_place_does_not_decide_over_the_colours():
         places, values = rng.normal(size=(n, 2)), rng.normal(size=n)
         values[0] = 1e6
         ax = plt.subplots()[1]
-        drawn = plots._map(ax, places, values, "", diverging=False)
+        drawn = draw_map(ax, places, values, "", diverging=False)
         assert np.sum(values > drawn.norm.vmax) == np.sum(values < drawn.norm.vmin) == beyond
         assert drawn.colorbar.extend == ("both" if beyond else "neither")

@@ -13,6 +13,7 @@ OTHERS = ("Type of metaclass unknown", "Type of base class unknown")
 """scikit-learn and skpro ship no types, and our estimators inherit from theirs."""
 
 
+@pytest.mark.slow
 def test_public_types_are_complete(tmp_path):
     if importlib.util.find_spec("pyright") is None:
         pytest.skip("pyright is not installed; `make setup` does it")
@@ -26,7 +27,7 @@ def test_public_types_are_complete(tmp_path):
         text=True,
     )
     report = json.loads(done.stdout)["typeCompleteness"]
-    assert report["exportedSymbolCounts"]["withKnownType"] > 100
+    assert report["exportedSymbolCounts"]["withKnownType"] > 50  # it did read the package
     found = [
         f"{symbol['name']}: {problem['message']}"
         for symbol in report["symbols"]

@@ -120,7 +120,6 @@ class ClosedForm(NamedTuple):
         S, width = self.mean.shape
         log_ell = next((s.log_ell for s in self.scales if s.log_ell is not None), np.zeros(S))
         first, w = interpolation(log_ell, grid)
-        K = self.roots[0].shape[1]
         widths = np.diff([0, *(roots.shape[1] for roots in self.roots)])
         each = [np.repeat(s.scale[:, None], m, 1) for s, m in zip(self.scales, widths, strict=True)]
         scale = np.concatenate(each, axis=1)
@@ -131,10 +130,10 @@ class ClosedForm(NamedTuple):
                 for d in range(4 - p):
                     weight = w[s, p] * w[s, p + d] * (1.0 if d == 0 else 2.0)
                     forms[first[s] + p, d] += weight * covariance
-        alone = self.roots[0] * scale[:, None, :K]
-        covariance_alone = np.mean(alone.transpose(0, 2, 1) @ alone, axis=0)
-        scaled = scale * self.mean
-        return AveragedForm(self, log_ell, grid, scaled, forms, covariance_alone)
+        fixed = sum(own.log_ell is None for own in self.scales)
+        alone = [roots * scale[:, None, : roots.shape[1]] for roots in self.roots[:fixed]]
+        covariances = [np.mean(R.transpose(0, 2, 1) @ R, axis=0) for R in alone]
+        return AveragedForm(self, log_ell, grid, scale * self.mean, forms, covariances)
 
 
 class AveragedForm(NamedTuple):
@@ -158,8 +157,9 @@ class AveragedForm(NamedTuple):
         Posterior mean of the coefficients, each times the scale of its term.
     forms : (J, 4, K + m, K + m)
         The matrices M_jd, for d = 0 ... 3.
-    covariance_alone : (K, K)
-        Covariance of omega in a model without delta, averaged over the draws.
+    covariances : list of (K_t, K_t)
+        Mean covariance of the coefficients of the first 1, 2, ... terms whose features never
+        change, were there no others.
     """
 
     closed: ClosedForm
@@ -167,7 +167,7 @@ class AveragedForm(NamedTuple):
     grid: Array
     mean: Array
     forms: Array
-    covariance_alone: Array
+    covariances: list[Array]
 
     def moments(self, rows: Rows) -> GaussianMoments:
         """Find the mean of mu in every draw, and the variances averaged over the draws."""
@@ -179,9 +179,9 @@ class AveragedForm(NamedTuple):
             b = np.concatenate([b, mover.tabulate(rows)], axis=2)
         for j, d in zip(*np.nonzero(np.any(self.forms, axis=(2, 3))), strict=True):
             whole += np.sum((b[j] @ self.forms[j, d]) * b[j + d], axis=1)
-        variances = np.stack([np.sum((f @ self.covariance_alone) * f, axis=1), whole])
-        if mover is None:
-            variances = variances[:1]
+        each = [f[:, : len(C)] for C in self.covariances]
+        fixed = [np.sum((g @ C) * g, axis=1) for g, C in zip(each, self.covariances, strict=True)]
+        variances = np.stack(fixed if mover is None else [*fixed, whole])
         noise = np.sqrt(np.mean(self.closed.sigma_eps**2, keepdims=True))
         mean = process_draws(b, self.grid, self.log_ell, self.mean)
         return GaussianMoments(mean, variances[:, None], noise, self.closed.parts)
@@ -205,8 +205,7 @@ def closed_form(stage: Stage, shard: Shard, limit: int = HYPERPARAMETER_DRAWS) -
     if mover is not None:
         table = mover.tabulate(rows.part(places.first))
     grams = gram_table(f, shard.y, table, grid, places).repeated(shard.power)
-    K = f.shape[1]
-    widths = [K] if mover is None else [K, table.shape[2]]
+    widths = [term.tabulate(rows.part(slice(0, 1))).shape[2] for term in terms]
     means, roots = [], [[] for _ in terms]
     for s in range(len(kept)):
         ell = next((own.log_ell[s] for own in scales if own.log_ell is not None), 0.0)

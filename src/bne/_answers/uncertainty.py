@@ -189,9 +189,11 @@ def _entropy_gaussian(moments: GaussianMoments) -> dict[str, Array]:
 
 
 def _by_term(names: Sequence[str], parts: Sequence[Array]) -> dict[str, Array]:
-    """Name the parts; the part of a term that the stage does not have is 0."""
-    absent = {name: np.zeros_like(parts[0]) for name in CLOSED}
-    return absent | dict(zip(names, parts, strict=True))
+    """Add parts up by name; the part of a term that the stage does not have is 0."""
+    found = {name: np.zeros_like(parts[0]) for name in CLOSED}
+    for name, part in zip(names, parts, strict=True):
+        found[name] = found[name] + part
+    return found
 
 
 def _variance_full(draws: ConditionalDraws) -> dict[str, Array]:

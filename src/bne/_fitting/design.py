@@ -69,7 +69,8 @@ class Design(NamedTuple):
     Attributes
     ----------
     terms : list of Term
-        The terms of the mean, which is their sum. The stage "ensemble" has only the first.
+        The terms of the mean, which is their sum. Terms with a length-scale come last. The stage
+        "ensemble" has only the others.
     features : CalibrationFeatures or None
         Features of the process behind G; None if G = I.
     """

@@ -8,8 +8,8 @@ factorisation larger than K x K:
   ``log sigma_eps``. The data know the product of the noise scale and the stretch of G far better
   than either of them.
 * ``v`` is measured from its closed-form posterior in the stage additive at the current
-  hyperparameters, with omega integrated out. Its precision is diagonal plus a part of rank K for
-  the experts. (In principal features it is nearly so.)
+  hyperparameters, with omega integrated out. In principal features the precision of v is nearly
+  diagonal, plus a part of rank K for the experts.
 * ``omega`` is measured from its exact conditional in the stage additive given delta.
 * ``W`` is measured from the posterior that it would have if the data said h = 0.
 
@@ -41,7 +41,7 @@ GAUGE = 0.25
 s is the root mean square over the rows of the standard deviation of t. Without this factor of the
 prior, sigma_eps and the stretch of G could share the scale of the noise in any way, and chains mix
 badly. A smaller value would tie sigma_eps more closely to the noise, while skewed noise asks for a
-larger sigma_eps (docs/lab/sampler.md measures both).
+larger sigma_eps (docs/lab/sampler.md).
 """
 
 

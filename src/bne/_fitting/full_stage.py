@@ -23,7 +23,7 @@ from bne._fitting.full_density import log_density, transform
 from bne._fitting.gaussian_stage import spectrum_of
 from bne._fitting.training import Training
 from bne._mean.gaussian import Hyperparameters, noise_scale, posterior
-from bne._mean.term import Term, TermDraws, moving
+from bne._mean.term import Term, TermDraws, moving, split_fixed
 from bne._process.interpolation import N_NODES, interpolate
 from bne._process.rotations import principal_rotations
 from bne._sampler.hmc import FULL, Draws, Reach, Run, sample
@@ -122,7 +122,8 @@ def sample_full(
     joint = sample_joint(full, mode, data.power * len(data.y), run, seed)
     state = unpack_draws(joint.position, full)
     rng = np.random.default_rng(seed.spawn(1)[0])
-    return Stage(_stage_draws(state, joint, data, features, rng), terms, features)
+    draws = _stage_draws(rows, terms, state, joint, features, rng)
+    return Stage(draws, terms, features)
 
 
 def _straightened(
@@ -145,14 +146,15 @@ def _straightened(
 
 
 def _stage_draws(
+    rows: Rows,
+    terms: Sequence[Term],
     state: JointDraws,
     joint: Draws,
-    data: Training,
     features: CalibrationFeatures,
     rng: np.random.Generator,
 ) -> StageDraws:
     """Name the draws, and leave out those of padding and of terms that the model does not have."""
-    h, m = state.h, data.table.shape[2]
+    h, mover = state.h, moving(terms)
     roots = roots_at(features.basis, h.log_ell_t)
     calibration = CalibrationDraws(
         sigma_G=state.sigma_G,
@@ -162,12 +164,13 @@ def _stage_draws(
         xi=features.construction.completion(roots, state.sigma_G, rng),
         stretch=np.exp(h.eta - state.log_sigma_eps),
     )
-    terms = {"weights": TermDraws(state.omega, np.exp(h.log_sigma_omega))}
-    if m > 0:
+    named = split_fixed(terms, rows, state.omega, np.exp(h.log_sigma_omega))
+    if mover is not None:
+        v = state.v[:, : len(mover.feature_map.points)]
         xi = rng.standard_normal(len(state.omega))
-        terms["residual"] = TermDraws(state.v[:, :m], np.exp(h.log_sigma_delta), h.log_ell, xi)
+        named[mover.name] = TermDraws(v, np.exp(h.log_sigma_delta), h.log_ell, xi)
     sigma_eps = noise_scale(state.log_sigma_eps)
-    return StageDraws(terms, sigma_eps, joint.position, joint.statistics, calibration)
+    return StageDraws(named, sigma_eps, joint.position, joint.statistics, calibration)
 
 
 def _noise_evidence(data: Training, mode: Hyperparameters) -> tuple[Array, Array]:

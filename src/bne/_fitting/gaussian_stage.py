@@ -9,11 +9,12 @@ import numpy as np
 
 from bne._base.priors import Priors
 from bne._base.typing import Array
+from bne._data.rows import Rows
 from bne._draws.stage import Stage, StageDraws
 from bne._fitting.collapsed import SpectralTable, log_collapsed_density, spectral_table
 from bne._fitting.training import Training
 from bne._mean.gaussian import GramTable, Hyperparameters, gram_table, noise_scale, posterior
-from bne._mean.term import Term, TermDraws, moving
+from bne._mean.term import Term, TermDraws, moving, split_fixed
 from bne._sampler.coordinates import Laplace, laplace
 from bne._sampler.hmc import Draws, Run, sample
 
@@ -28,7 +29,7 @@ CAREFUL = 0.95
 
 
 def sample_gaussian(
-    data: Training, terms: Sequence[Term], run: Run, seed: np.random.SeedSequence
+    rows: Rows, data: Training, terms: Sequence[Term], run: Run, seed: np.random.SeedSequence
 ) -> tuple[Stage, Hyperparameters]:
     """Sample the stage that these terms make, and find the mode of its hyperparameters.
 
@@ -53,7 +54,7 @@ def sample_gaussian(
     h = Hyperparameters(*position.reshape(-1, size).T)
     grams = gram_table(data.F, data.y, data.table, data.grid, data.places).repeated(data.power)
     drawn = _draw_theta(grams, h, data.F.shape[1], np.random.default_rng(closed_seed))
-    draws = _stage_draws(terms, h, drawn, z._replace(position=position))
+    draws = _stage_draws(terms, rows, h, drawn, z._replace(position=position))
     return Stage(draws, terms), Hyperparameters(*whitening.mode)
 
 
@@ -64,19 +65,19 @@ def spectrum_of(data: Training) -> SpectralTable:
 
 
 def _stage_draws(
-    terms: Sequence[Term], h: Hyperparameters, drawn: tuple[Array, Array], z: Draws
+    terms: Sequence[Term], rows: Rows, h: Hyperparameters, drawn: tuple[Array, Array], z: Draws
 ) -> StageDraws:
     """Name the draws of the terms, and leave out hyperparameters that have no term."""
     (theta, xi), mover = drawn, moving(terms)
     K = theta.shape[1] if mover is None else theta.shape[1] - len(mover.feature_map.points)
     sigma_omega, position = np.exp(h.log_sigma_omega), z.position
-    named = {"weights": TermDraws(sigma_omega[:, None] * theta[:, :K], sigma_omega)}
+    named = split_fixed(terms, rows, sigma_omega[:, None] * theta[:, :K], sigma_omega)
     if mover is None:
         used = [h._fields.index(name) for name in ("log_sigma_omega", "log_sigma_eps")]
         position = position[..., used]
     else:
         sigma_delta = np.exp(h.log_sigma_delta)
-        named["residual"] = TermDraws(theta[:, K:], sigma_delta, h.log_ell, xi)
+        named[mover.name] = TermDraws(theta[:, K:], sigma_delta, h.log_ell, xi)
     return StageDraws(named, noise_scale(h.log_sigma_eps), position, z.statistics)
 
 

@@ -45,13 +45,14 @@ def sample_stages(
     stages: dict[str, Stage] = {}
     bar = partial(_bar, settings, verbose, checkpoint)
     with single_blas_thread():
-        data = training(rows, y, design.terms[:1], power)
+        fixed = [term for term in design.terms if term.grid is None]
+        data = training(rows, y, fixed, power)
         with bar("ensemble") as run:
-            stages["ensemble"], mode = sample_gaussian(data, design.terms[:1], run, seeds[0])
-        if len(design.terms) > 1:
+            stages["ensemble"], mode = sample_gaussian(rows, data, fixed, run, seeds[0])
+        if len(fixed) < len(design.terms):
             data = training(rows, y, design.terms, power)
             with bar("additive") as run:
-                stages["additive"], mode = sample_gaussian(data, design.terms, run, seeds[1])
+                stages["additive"], mode = sample_gaussian(rows, data, design.terms, run, seeds[1])
         if design.features is not None:
             with bar("full") as run:
                 stages["full"] = sample_full(rows, data, design, mode, run, seeds[2], pinned)

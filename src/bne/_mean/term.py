@@ -123,6 +123,22 @@ def fixed_features(terms: Sequence[Term], rows: Rows) -> Array:
     return np.ascontiguousarray(np.concatenate(columns, axis=1))
 
 
+def split_fixed(
+    terms: Sequence[Term], rows: Rows, coefficients: Array, scale: Array
+) -> dict[str, TermDraws]:
+    """Divide the coefficients (S, K) of `fixed_features` among their terms, by name.
+
+    All these terms have the same scale.
+    """
+    named, first = {}, 0
+    for term in terms:
+        if term.grid is None:
+            last = first + term.tabulate(rows).shape[2]
+            named[term.name] = TermDraws(coefficients[:, first:last], scale)
+            first = last
+    return named
+
+
 def priors_of(terms: Sequence[Term]) -> Priors:
     """Collect the priors of the terms' hyperparameters."""
     by_name = {term.name: term.prior for term in terms}

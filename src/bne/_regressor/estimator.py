@@ -110,7 +110,8 @@ class BNERegressor(RegressorMixin, BaseEstimator):
     >>> from bne.datasets import make_wave_1d
     >>> data = make_wave_1d(60, random_state=0)
     >>> columns = ["rbf_short", "rbf_long", "periodic"]
-    >>> model = BNERegressor([(c, c) for c in columns], inputs=["x"], chains=2, random_state=0)
+    >>> quick = {"chains": 2, "warmup": 100, "draws": 100, "random_state": 0}
+    >>> model = BNERegressor([(c, c) for c in columns], inputs=["x"], **quick)
     >>> model.fit(data.X, data.y).predict(data.X).shape
     (60,)
     """

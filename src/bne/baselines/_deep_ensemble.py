@@ -1,5 +1,6 @@
-"""Deep Ensembles (Lakshminarayanan et al. 2017): networks for mean and variance (optax)."""
+"""Deep Ensembles (Lakshminarayanan et al. 2017): networks that predict a mean and a variance."""
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
@@ -14,12 +15,17 @@ from bne._base.typing import Array
 from bne.baselines._laws import Mixture
 
 BATCH = 100
+"""Rows of a random batch."""
+
 HIDDEN = 50
+"""Units of the hidden layer."""
+
 MIN_VARIANCE = 1e-6
+"""Least variance that a network predicts, in units of the variance of y."""
 
 
 def initial(key: Any, n_features: int) -> dict[str, Any]:
-    """One hidden layer; He's scale."""
+    """Draw the parameters of a network with one hidden layer (He's initial scale)."""
     first, second = jax.random.split(key)
     return {
         "W1": jax.random.normal(first, (n_features, HIDDEN)) * np.sqrt(2.0 / n_features),
@@ -30,14 +36,14 @@ def initial(key: Any, n_features: int) -> dict[str, Any]:
 
 
 def network(parameters: dict[str, Any], x: Any) -> tuple[Any, Any]:
-    """Mean and variance at rows of x."""
+    """Return the predicted mean and variance at rows of x, (N,) each."""
     hidden = jax.nn.relu(x @ parameters["W1"] + parameters["b1"][None, :])
     out = hidden @ parameters["W2"] + parameters["b2"][None, :]
     return out[:, 0], jax.nn.softplus(out[:, 1]) + MIN_VARIANCE
 
 
 def negative_log_likelihood(parameters: dict[str, Any], x: Any, y: Any) -> Any:
-    """Up to a constant."""
+    """Return the mean Gaussian negative log likelihood over rows, up to a constant."""
     mean, variance = network(parameters, x)
     return 0.5 * jnp.mean(jnp.log(variance) + (y - mean) ** 2 / variance)
 
@@ -46,7 +52,11 @@ def negative_log_likelihood(parameters: dict[str, Any], x: Any, y: Any) -> Any:
 def train(
     key: Any, x: Any, y: Any, step_of_adversary: Any, *, steps: int, optimiser: Any
 ) -> dict[str, Any]:
-    """One member, on random batches; half the loss is at inputs moved against it."""
+    """Train one member on random batches, with adversarial examples.
+
+    Half of the loss is taken at the rows of x. The other half is taken at rows that are moved a
+    small step in the direction in which the loss grows.
+    """
     key, start = jax.random.split(key)
     parameters = initial(start, x.shape[1])
 
@@ -67,38 +77,33 @@ def train(
     return jax.lax.scan(update, carry, jax.random.split(key, steps))[0][0]
 
 
+@dataclass(eq=False, repr=False)
 class DeepEnsemble(BaseEstimator):
-    """Five networks with adversarial training; they see inputs and experts.
+    """Several networks with adversarial training; they see inputs and experts.
 
     Parameters
     ----------
     experts, inputs : list of str
-    members, steps : int
+        Columns of the experts' predictions and of the inputs.
+    members : int, default=5
+        Number of networks.
+    steps : int, default=2000
+        Training steps of each network.
     learning_rate, weight_decay : float
-    adversary : float
-        Size of the adversary's step, as a share of each feature's range.
-    random_state : int
+        Settings of the optimiser AdamW.
+    adversary : float, default=0.01
+        Size of the adversarial step, as a fraction of each feature's range.
+    random_state : int, default=0
     """
 
-    def __init__(
-        self,
-        experts: list[str],
-        inputs: list[str],
-        members: int = 5,
-        steps: int = 2000,
-        learning_rate: float = 0.01,
-        weight_decay: float = 1e-3,
-        adversary: float = 0.01,
-        random_state: int = 0,
-    ) -> None:
-        self.experts = experts
-        self.inputs = inputs
-        self.members = members
-        self.steps = steps
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.adversary = adversary
-        self.random_state = random_state
+    experts: list[str]
+    inputs: list[str]
+    members: int = 5
+    steps: int = 2000
+    learning_rate: float = 0.01
+    weight_decay: float = 1e-3
+    adversary: float = 0.01
+    random_state: int = 0
 
     def fit(self, X: Any, y: Array) -> Self:
         """Train all members."""
@@ -120,7 +125,7 @@ class DeepEnsemble(BaseEstimator):
         return self
 
     def predict_distribution(self, X: Any) -> Mixture:
-        """Return the mixture of the members' Gaussians, in equal parts."""
+        """Return the mixture of the members' Gaussians, with equal weights."""
         x = self._scaler.transform(X[[*self.inputs, *self.experts]].to_numpy(float))
         mean, variance = jax.vmap(network, in_axes=(0, None))(
             self.networks_, jnp.asarray(x, jnp.float32)
@@ -134,6 +139,9 @@ _OPTIMISERS: dict[tuple[float, float], Any] = {}
 
 
 def _optimiser(learning_rate: float, weight_decay: float) -> Any:
-    """One object for the same settings: its identity is part of the key of the compiled program."""
+    """Return the same optimiser object for the same settings.
+
+    jax compiles `train` again for every new object.
+    """
     key = (learning_rate, weight_decay)
     return _OPTIMISERS.setdefault(key, optax.adamw(learning_rate, weight_decay=weight_decay))

@@ -1,5 +1,6 @@
 """Conditional kernel density estimation with cross-validated bandwidths (statsmodels)."""
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -11,25 +12,27 @@ from bne._base.typing import Array
 from bne.baselines._laws import Mixture
 
 
+@dataclass(eq=False, repr=False)
 class ConditionalKDE(BaseEstimator):
-    """Gaussian kernels in y and in each input; it does not look at the experts.
+    """Kernel estimate of y given the inputs, with Gaussian kernels; it does not use the experts.
 
-    Bandwidths maximise the cross-validated likelihood (Hall, Racine and Li 2004), found by
-    statsmodels. The estimate itself is a Gaussian mixture, evaluated here in logarithms so that
-    a bandwidth that collapses gives the nearest point and not 0 / 0.
+    The bandwidths maximise the cross-validated likelihood (Hall, Racine and Li 2004); statsmodels
+    finds them. The estimate itself is a Gaussian mixture. It is computed here, in logarithms: if a
+    bandwidth shrinks to almost 0, the weights then go to the nearest training row instead of
+    becoming 0 / 0.
 
     Parameters
     ----------
     inputs : list of str
+        Columns of the inputs.
     """
 
-    def __init__(self, inputs: list[str]) -> None:
-        self.inputs = inputs
+    inputs: list[str]
 
     def fit(self, X: Any, y: Array) -> Self:
         """Find the bandwidths."""
         x = X[self.inputs].to_numpy(float)
-        with np.errstate(all="ignore"):  # the search visits bandwidths at which all weights are 0
+        with np.errstate(all="ignore"):  # the search tries bandwidths at which all weights are 0
             kde = KDEMultivariateConditional(
                 y, x, dep_type="c", indep_type="c" * x.shape[1], bw="cv_ml", rng=0
             )
@@ -41,7 +44,7 @@ class ConditionalKDE(BaseEstimator):
         return self
 
     def predict_distribution(self, X: Any) -> Mixture:
-        """Return the mixture centred at all training outcomes, weighted by nearness in x."""
+        """Return a mixture centred at the training outcomes; near rows have large weights."""
         gap = X[self.inputs].to_numpy(float)[:, None, :] - self.x_[None, :, :]
         log_kernel = -0.5 * np.sum((gap / self.bandwidths_x_) ** 2, axis=2)
         weights = special.softmax(log_kernel, axis=1)

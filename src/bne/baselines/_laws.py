@@ -1,4 +1,4 @@
-"""Predictive distributions of the baselines: Gaussian mixtures, and tables of quantiles."""
+"""Predictive distributions of the comparators: Gaussian mixtures and tables of quantiles."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,9 +13,10 @@ from bne._base.typing import Array
 
 
 def by_row(values: ArrayLike, at: Callable[..., Array], *parameters: Array) -> Array:
-    """Apply a function of (values, parameters) row by row: a row may have many components.
+    """Apply a function to the values and the parameters of each row.
 
-    `values` is a scalar, (N,) or (N, Q); the answer is (N,) or (N, Q).
+    Working row by row keeps the memory small where a row has many components. `values` is a
+    scalar, (N,) or (N, Q); the answer is (N,) or (N, Q).
     """
     n = len(parameters[0])
     values = np.asarray(values, float)
@@ -26,12 +27,14 @@ def by_row(values: ArrayLike, at: Callable[..., Array], *parameters: Array) -> A
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """A mixture of S Gaussians at each of N rows; arguments as in `bne.PredictiveDistribution`.
+    """A mixture of S Gaussians at each of N rows.
+
+    Its methods take the same arguments as those of `bne.PredictiveDistribution`.
 
     Attributes
     ----------
     means, sds, weights : (N, S)
-        Weights sum to 1 over a row.
+        Parameters of the Gaussians. The weights of a row sum to 1.
     """
 
     means: Array
@@ -43,15 +46,15 @@ class Mixture:
         return len(self.means)
 
     def mean(self) -> Array:
-        """Predictive mean: (N,)."""
+        """Return the predictive mean, (N,)."""
         return np.sum(self.weights * self.means, axis=1)
 
     def cdf(self, y: ArrayLike) -> Array:
-        """Predictive CDF."""
+        """Return the predictive CDF at y."""
         return self._by_row(y, lambda y, m, s, w: special.ndtr((y[:, None] - m) / s) @ w)
 
     def logpdf(self, y: ArrayLike) -> Array:
-        """Log predictive density."""
+        """Return the log of the predictive density at y."""
 
         def at(y: Array, m: Array, s: Array, w: Array) -> Array:
             with np.errstate(divide="ignore"):
@@ -60,11 +63,15 @@ class Mixture:
         return self._by_row(y, at)
 
     def pdf(self, y: ArrayLike) -> Array:
-        """Predictive density."""
+        """Return the predictive density at y."""
         return np.exp(self.logpdf(y))
 
     def ppf(self, q: ArrayLike) -> Array:
-        """Quantiles, by bracketing: between the least and the greatest of the components'."""
+        """Return the quantiles of level q.
+
+        A quantile of the mixture lies between the least and the greatest quantile of the
+        components; a root is searched for between these two.
+        """
 
         def at(q: Array, m: Array, s: Array, w: Array) -> Array:
             ends = m + s * special.ndtri(q)[:, None]
@@ -78,11 +85,11 @@ class Mixture:
         return self._by_row(q, at)
 
     def interval(self, coverage: float = 0.9) -> tuple[Array, Array]:
-        """Central interval: lower and upper ends, (N,) each."""
+        """Return the lower and the upper ends of central intervals, (N,) each."""
         return self.ppf(0.5 - 0.5 * coverage), self.ppf(0.5 + 0.5 * coverage)
 
     def crps(self, y: ArrayLike) -> Array:
-        """Continuous ranked probability score."""
+        """Return the CRPS (continuous ranked probability score) of outcomes y, (N,)."""
         return self._by_row(y, lambda y, m, s, w: scoringrules.crps_mixnorm(y, m, s, w))
 
     def _by_row(self, values: ArrayLike, at: Callable[..., Array]) -> Array:
@@ -91,13 +98,16 @@ class Mixture:
 
 @dataclass(frozen=True, eq=False)
 class QuantileLaw:
-    """Quantiles joined by straight lines: a density between the outermost two, none beyond.
+    """A CDF through Q quantiles at each of N rows, joined by straight lines.
+
+    All of the probability lies between the first and the last quantile.
 
     Attributes
     ----------
     levels : (Q,)
-        Increasing, from 0 to 1.
+        Levels of the quantiles, increasing from 0 to 1.
     values : (N, Q)
+        The quantiles.
     """
 
     levels: Array
@@ -108,23 +118,23 @@ class QuantileLaw:
         return len(self.values)
 
     def mean(self) -> Array:
-        """Predictive mean: (N,)."""
+        """Return the predictive mean, (N,)."""
         return np.asarray(np.trapezoid(self.values, self.levels, axis=1))
 
     def cdf(self, y: ArrayLike) -> Array:
-        """Predictive CDF."""
+        """Return the predictive CDF at y."""
         return self._by_row(y, lambda y, v: np.interp(y, v, self.levels, left=0.0, right=1.0))
 
     def ppf(self, q: ArrayLike) -> Array:
-        """Quantiles."""
+        """Return the quantiles of level q."""
         return self._by_row(q, lambda q, v: np.interp(q, self.levels, v))
 
     def interval(self, coverage: float = 0.9) -> tuple[Array, Array]:
-        """Central interval: lower and upper ends, (N,) each."""
+        """Return the lower and the upper ends of central intervals, (N,) each."""
         return self.ppf(0.5 - 0.5 * coverage), self.ppf(0.5 + 0.5 * coverage)
 
     def crps(self, y: ArrayLike) -> Array:
-        """Continuous ranked probability score: twice the pinball loss, over all levels."""
+        """Return the CRPS of outcomes y, (N,): twice the integral of the pinball loss."""
 
         def at(y: Array, v: Array) -> Array:
             gap = y[:, None] - v

@@ -1,5 +1,6 @@
-"""Bayesian mixture of experts (Waterhouse et al. 1996) whose weights vary with x, sampled."""
+"""Bayesian mixture of experts (Waterhouse et al. 1996): weights vary with x and are sampled."""
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import jax
@@ -24,17 +25,31 @@ from bne._sampler.hmc import Run, SamplerSettings, sample
 from bne.baselines._laws import Mixture
 
 POINTS = 32
-"""Feature points of the weights' Gaussian processes."""
+"""Number of feature points that approximate the Gaussian processes of the weights."""
 
 KEPT = 100
-"""Draws that the predictive mixture keeps."""
+"""Most posterior draws that the predictive mixture holds."""
 
 AMPLITUDE = 2.0
-"""Prior scale of the log weights: e^2 tells two experts apart well."""
+"""Prior scale of the log weights. A ratio of e^2 between two weights is already a clear choice."""
 
 
 class GateData(NamedTuple):
-    """Outcomes (n,), experts (n, K), features (J, n, m) on a grid (J,), prior of ell."""
+    """What the log density is computed from.
+
+    Attributes
+    ----------
+    y : (n,)
+        Outcomes.
+    f : (n, K)
+        Experts' predictions.
+    A : (J, n, m)
+        Features of the Gaussian processes, for each of J length-scales.
+    grid : (J,)
+        Logarithms of these length-scales.
+    ell : InverseGamma
+        Prior of the length-scale.
+    """
 
     y: Any
     f: Any
@@ -44,14 +59,21 @@ class GateData(NamedTuple):
 
 
 def unpack(position: Any, K: int) -> tuple[Any, Any, Any, Any]:
-    """Log sigma (..., K), log amplitude, log ell (...), and the gates' coefficients (..., m, K)."""
+    """Split a position of the sampler into its four parts.
+
+    They are log sigma (..., K), log amplitude (...), log ell (...) and the coefficients of the
+    Gaussian processes (..., m, K).
+    """
     rest = position[..., K + 2 :]
     v = rest.reshape(*rest.shape[:-1], -1, K)
     return position[..., :K], position[..., K], position[..., K + 1], v
 
 
 def log_density(position: Any, data: GateData) -> Any:
-    """``y ~ sum_k softmax_k(g(x)) N(f_k, sigma_k)``, ``g_k ~ GP``; all half-Normal scales."""
+    """Return the log posterior density of ``y ~ sum_k softmax_k(g(x)) N(f_k, sigma_k)``.
+
+    Every ``g_k`` is a Gaussian process. All scales have half-Normal priors.
+    """
     log_sigma, log_amplitude, log_ell, v = unpack(position, data.f.shape[1])
     A = interpolate(data.A, log_ell, data.grid, jnp)
     log_gate = jax.nn.log_softmax(jnp.exp(log_amplitude) * (A @ v), axis=1)
@@ -66,37 +88,33 @@ def log_density(position: Any, data: GateData) -> Any:
     return jnp.sum(jax.scipy.special.logsumexp(log_parts, axis=1)) + prior
 
 
+@dataclass(eq=False, repr=False)
 class MixtureOfExperts(BaseEstimator):
-    """``sum_k pi_k(x) phi(y | f_k(x), sigma_k)``, the weights a softmax of Gaussian processes.
+    """The mixture ``sum_k pi_k(x) phi(y | f_k(x), sigma_k)``, with weights that vary with x.
+
+    The weights pi_k(x) are a softmax of Gaussian processes.
 
     Parameters
     ----------
     experts, inputs : list of str
+        Columns of the experts' predictions and of the inputs.
     chains, warmup, draws : int
+        Number of chains; iterations of each chain before its first draw; draws of each chain.
     n_jobs : int or None
-    random_state : int
+        Chains at a time.
+    random_state : int, default=0
     """
 
-    def __init__(
-        self,
-        experts: list[str],
-        inputs: list[str],
-        chains: int = 2,
-        warmup: int = 300,
-        draws: int = 300,
-        n_jobs: int | None = None,
-        random_state: int = 0,
-    ) -> None:
-        self.experts = experts
-        self.inputs = inputs
-        self.chains = chains
-        self.warmup = warmup
-        self.draws = draws
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    experts: list[str]
+    inputs: list[str]
+    chains: int = 2
+    warmup: int = 300
+    draws: int = 300
+    n_jobs: int | None = None
+    random_state: int = 0
 
     def fit(self, X: Any, y: Array) -> Self:
-        """Sample the posterior of weights and noise scales."""
+        """Sample the posterior of the weights and the noise scales."""
         self._scaler = StandardScaler().fit(X[self.inputs].to_numpy(float))
         x = self._scaler.transform(X[self.inputs].to_numpy(float))
         kernel = resolve_kernel("matern32")
@@ -117,7 +135,7 @@ class MixtureOfExperts(BaseEstimator):
         return self
 
     def predict_distribution(self, X: Any) -> Mixture:
-        """Return the mixture over draws and experts."""
+        """Return a mixture with one component for each posterior draw and expert."""
         flat = self.draws_.reshape(-1, self.draws_.shape[-1])
         flat = flat[np.linspace(0, len(flat) - 1, min(KEPT, len(flat))).astype(int)]
         f = X[self.experts].to_numpy(float)

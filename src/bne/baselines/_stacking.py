@@ -1,5 +1,6 @@
-"""Bayesian stacking (Yao et al. 2018): one mixture weight an expert, by leave-one-out (ArviZ)."""
+"""Bayesian stacking (Yao et al. 2018): a mixture of the experts, weighted by leave-one-out."""
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -12,28 +13,31 @@ from bne._base.typing import Array
 from bne.baselines._laws import Mixture
 
 DRAWS = 500
+"""Draws of every noise scale that the leave-one-out scores are estimated from."""
+
 KEPT = 25
-"""Draws of every noise scale that the predictive mixture keeps, evenly spaced quantiles."""
+"""Values of every noise scale in the predictive mixture: quantiles at evenly spaced levels."""
 
 
+@dataclass(eq=False, repr=False)
 class BayesianStacking(BaseEstimator):
-    """``sum_k pi_k phi(y | f_k(x), sigma_k)`` with weights that maximise the leave-one-out score.
+    """The mixture ``sum_k pi_k phi(y | f_k(x), sigma_k)``, with one weight pi_k for each expert.
 
-    Every sigma_k has its closed posterior under the prior 1 / sigma_k^2.
+    The weights maximise the leave-one-out log score, as computed by ArviZ. The posterior of every
+    noise scale sigma_k under the prior 1 / sigma_k^2 is known in closed form.
 
     Parameters
     ----------
     experts : list of str
         Columns of the experts' predictions.
-    random_state : int
+    random_state : int, default=0
     """
 
-    def __init__(self, experts: list[str], random_state: int = 0) -> None:
-        self.experts = experts
-        self.random_state = random_state
+    experts: list[str]
+    random_state: int = 0
 
     def fit(self, X: Any, y: Array) -> Self:
-        """Draw the noise scales, and find the weights."""
+        """Draw the noise scales, then find the weights."""
         f = X[self.experts].to_numpy(float)
         squares = np.sum((y[:, None] - f) ** 2, axis=0)
         self._posterior = stats.invgamma(0.5 * len(y), scale=0.5 * squares)

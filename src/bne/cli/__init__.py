@@ -1,5 +1,5 @@
 """The command ``bne``; it needs the extra ``cli``."""
 
-from bne.cli.commands import app
+from bne.cli._commands import app
 
 __all__ = ["app"]

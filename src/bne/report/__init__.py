@@ -1,5 +1,5 @@
-"""One self-contained HTML page about a fitted model."""
+"""One HTML page about a fitted model, which loads nothing else."""
 
-from bne.report.page import LAYERS, training_frame, write_report
+from bne.report._page import LAYERS, training_frame, write_report
 
 __all__ = ["LAYERS", "training_frame", "write_report"]

@@ -188,13 +188,13 @@ def test_full_entropies_equal_brute_force(wave_model, wave):
         own = log_f[draw[row], np.arange(4 * S)]
         gain = own - np.log(np.mean(np.exp(log_f), axis=0))
         error = np.std(gain) / np.sqrt(len(gain))
-        assert abs(np.mean(gain) - parts.epistemic[row]) < 4 * error + 1e-3
+        assert abs(np.mean(gain) - parts.epistemic[row]) < 5 * error + 1e-3
 
 
 def test_rows_do_not_depend_on_each_other(wave_model, wave, monkeypatch):
     X = wave.features(PLACES)
     whole = wave_model.decompose(X).to_frame()
-    monkeypatch.setattr("bne._law.distribution.CHUNK_ELEMENTS", 600_000)
+    monkeypatch.setattr("bne._law.conditional.CHUNK_ELEMENTS", 600_000)
     pd.testing.assert_frame_equal(wave_model.decompose(X[::-1]).to_frame()[::-1], whole, rtol=1e-6)
 
 
@@ -226,6 +226,7 @@ def test_stages_differ_in_what_they_do_not_know(wave_model, wave):
 
 
 @pytest.mark.parametrize("name", ["wave_model", "cgp_model", "additive_model"])
+@pytest.mark.slow
 def test_the_table_of_answers_has_what_each_method_says(name, request, wave):
     """Two ways: the table averages variances over the draws before it sees a row."""
     model, X = request.getfixturevalue(name), wave.features(PLACES)

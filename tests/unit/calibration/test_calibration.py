@@ -110,6 +110,7 @@ def test_conditioning_equals_the_dense_formula_at_a_node():
 
 
 @both
+@pytest.mark.slow
 def test_normaliser_equals_adaptive_quadrature(construction):
     """For cgp with slopes that stay off the floor, whose kinks no fixed rule could see."""
     coefficients, roots, sigma_G = prior_draws(30, 2, 3.0, construction=construction)
@@ -159,6 +160,7 @@ def test_every_draw_is_a_cdf(construction):
         np.testing.assert_allclose(mass, 1, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_ratio_tables_equal_the_formula():
     coefficients, roots, sigma_G = prior_draws(8, 4, amplitude=1.5, seed=shifted(3))
     ratio = make_ratio(LOGISTIC, coefficients, roots, sigma_G)
@@ -307,6 +309,7 @@ def test_divergences_equal_those_of_the_tables():
 
 
 @pytest.mark.parametrize("amplitude", [1.0, 3.0, 5.0])
+@pytest.mark.slow
 def test_the_normaliser_keeps_its_promise(amplitude):
     """The rule at twelve times as many nodes says how exact it is, beside what Poisson's sum says.
 

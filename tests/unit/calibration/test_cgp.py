@@ -52,6 +52,7 @@ def test_constraint_is_the_sum_of_probit_terms():
     np.testing.assert_allclose(float(ours), expected, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_completion_follows_the_constrained_prior():
     """Beside importance sampling from the unconstrained prior; without the constraint it fails."""
     S, T, sigma = 2000, BASIS.roots[16], 0.3

@@ -1,12 +1,11 @@
 """The command line: what it writes equals the Python interface, and errors are one line."""
 
-import json
+import inspect
 import os
 import signal
 import stat
 import subprocess
 import sys
-import zipfile
 
 import numpy as np
 import pandas as pd
@@ -17,17 +16,15 @@ from bne._regressor.wide_table import wide_table
 
 pytest.importorskip("typer")
 
+from bad_inputs import COLUMNS, QUICK, SEED, bad_inputs
 from typer.testing import CliRunner
 
 import bne
 from bne._answers import table as _table
-from bne.cli import app
-from bne.cli import files as _files
+from bne._answers.columns import QUANTILES
+from bne.cli import _files, app, commands, tasks
 from bne.datasets import make_wave_1d
 from conftest import shifted
-
-COLUMNS = ["--target", "y", "--model", "rbf_short", "--model", "periodic", "--inputs", "x"]
-QUICK = ["--calibration", "none", "--draws", "50", "--quiet"]
 
 
 def run(*arguments):
@@ -38,7 +35,7 @@ def run(*arguments):
 def folder(tmp_path_factory):
     """A table, and a model fitted to it."""
     folder = tmp_path_factory.mktemp("cli")
-    result = run("demo", "-o", folder / "data.csv", "--rows", 40)
+    result = run("demo", "-o", folder / "data.csv", "--rows", 40, *SEED)
     assert result.exit_code == 0, result.output
     result = run("fit", folder / "data.csv", *COLUMNS, *QUICK, "-o", folder / "model.bne")
     assert result.exit_code == 0, result.output
@@ -80,6 +77,7 @@ def test_every_setting_of_the_sampler_reaches_the_model(folder):
     assert (model.orthogonalize, model.length_scales) == (True, "per_input")
 
 
+@pytest.mark.slow
 def test_partitions_checkpoints_and_jobs_reach_the_model(folder):
     options = ["--partitions", 2, "--jobs", 2, "--checkpoint", folder / "run"]
     results = [
@@ -92,8 +90,9 @@ def test_partitions_checkpoints_and_jobs_reach_the_model(folder):
     assert {path.name for path in (folder / "run").iterdir()} == {"run.json", "shard0", "shard1"}
     X = pd.read_csv(folder / "data.csv")[list(first.feature_names_in_)]
     np.testing.assert_array_equal(first.predict(X), again.predict(X))
-    other = ["--partitions", 2, "--checkpoint", folder / "run", "--draws", 51, "--calibration"]
-    result = run("fit", folder / "data.csv", *COLUMNS, *other, "none", "-o", folder / "3.bne")
+    other = ["--partitions", 2, "--checkpoint", folder / "run", "--draws", 51, *SEED]
+    other += ["--calibration", "none", "-o", folder / "3.bne"]
+    result = run("fit", folder / "data.csv", *COLUMNS, *other)
     assert result.exit_code == 1
     assert "belongs to a run with other draws" in result.output
 
@@ -156,6 +155,7 @@ app(sys.argv[1:])
 """
 
 
+@pytest.mark.slow
 def test_predict_killed_while_writing_leaves_the_old_file(folder):
     output = folder / "kept.csv"
     output.write_text("old")
@@ -193,6 +193,7 @@ def test_grids_keep_their_coordinates(folder, name):
         np.testing.assert_allclose(answer["mean"][0], model.predict(X[columns]), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_evaluate_shows_every_model(folder):
     arguments = ["evaluate", folder / "data.csv", *COLUMNS, *QUICK, "--folds", 2]
     result = run(*arguments, "-o", folder / "scores.csv")
@@ -241,99 +242,6 @@ def test_help_is_quick():
     assert time.perf_counter() - start < 5.0  # under a second on an idle machine
 
 
-def bad_inputs(folder):
-    """Name -> (arguments, what the one line says)."""
-    data = pd.read_csv(folder / "data.csv")
-    fit = ["fit", *COLUMNS, *QUICK, "-o", folder / "new.bne"]
-    predict = ["predict", folder / "model.bne"]
-
-    def table(name, frame):
-        frame.to_csv(folder / name, index=False)
-        return folder / name
-
-    text = data.assign(x=data["x"].astype(object))
-    text.loc[3, "x"] = "far"
-    (folder / "empty.csv").write_text("")
-    (folder / "header.csv").write_text("x,rbf_short,periodic,y\n")
-    (folder / "binary.csv").write_bytes(b"\xff\xfe\x00\x81" * 50)
-    (folder / "broken.bne").write_bytes((folder / "model.bne").read_bytes()[:500])
-    (folder / "text.bne").write_text("hello")
-    (folder / "bad.parquet").write_text("hello")
-    (folder / "bad.nc").write_text("hello")
-    newer(folder)
-    csv = folder / "data.csv"
-    return {
-        "missing file": ([*fit, folder / "none.csv"], "no file"),
-        "missing target": (
-            ["fit", csv, "--target", "z", "--model", "periodic", *QUICK],
-            "no column 'z'",
-        ),
-        "missing model column": (
-            ["fit", csv, "--target", "y", "--model", "q", *QUICK],
-            "no column 'q'",
-        ),
-        "missing input": (
-            ["fit", csv, "--target", "y", "--model", "periodic", "--inputs", "lon", *QUICK],
-            "no column 'lon'",
-        ),
-        "target is a model": (
-            ["fit", csv, "--target", "y", "--model", "y", *QUICK],
-            "cannot be a model",
-        ),
-        "text in a number column": ([*fit, table("text.csv", text)], "'far'"),
-        "empty file": ([*fit, folder / "empty.csv"], "empty"),
-        "header only": ([*fit, folder / "header.csv"], "no rows"),
-        "binary file": ([*fit, folder / "binary.csv"], "cannot be read"),
-        "one row": ([*fit, table("one.csv", data[:1])], "at least"),
-        "NaN rows": (
-            [*fit, table("nan.csv", data.assign(x=data["x"].where(data.x > 0)))],
-            "rows of",
-        ),
-        "infinite": ([*fit, table("inf.csv", data.assign(y=np.inf))], "infinite"),
-        "unknown extension in": ([*fit, folder / "data.xls"], "extension"),
-        "unknown extension out": ([*predict, csv, "-o", folder / "p.doc"], "extension"),
-        "no folder to write to": ([*predict, csv, "-o", folder / "no" / "p.csv"], "no folder"),
-        "output is a folder": ([*fit[:-1], folder, csv], "extension"),
-        "no draws": (["fit", csv, *COLUMNS, "--draws", "0", "--quiet"], "`draws`"),
-        "repeated model": (
-            ["fit", csv, "--target", "y", "--model", "periodic", "--model", "periodic", *QUICK],
-            "unique",
-        ),
-        "missing model file": (["predict", folder / "none.bne", csv], "no model file"),
-        "truncated model file": (["predict", folder / "broken.bne", csv], "damaged"),
-        "not a model file": (["predict", folder / "text.bne", csv], "not a model file"),
-        "model from a newer version": (["predict", folder / "newer.bne", csv], "Upgrade bne"),
-        "grid without a column": ([*predict, table("few.csv", data[["x"]])], "no column"),
-        "grid with NaN": ([*predict, folder / "nan.csv"], "rows of"),
-        "broken parquet": ([*predict, folder / "bad.parquet"], "cannot be read"),
-        "broken netcdf": ([*predict, folder / "bad.nc"], "cannot be read"),
-        "quantiles in percent": ([*predict, csv, "--quantiles", "5,95"], "0.9, not 90"),
-        "quantiles in words": ([*predict, csv, "--quantiles", "high"], "numbers"),
-        "one fold": (["evaluate", csv, *COLUMNS, *QUICK, "--folds", 1], "--folds"),
-        "no fold column": (
-            ["evaluate", csv, *COLUMNS, *QUICK, "--fold-column", "block"],
-            "no column 'block'",
-        ),
-        "blocks without inputs": (
-            ["evaluate", csv, "--target", "y", "--model", "periodic", *QUICK, "--blocks"],
-            "--inputs",
-        ),
-    }
-
-
-def newer(folder):
-    """A model file of a format that is not known yet."""
-    import hashlib
-
-    with zipfile.ZipFile(folder / "model.bne") as archive:
-        members = {n: archive.read(n) for n in archive.namelist()}
-    text = json.dumps(json.loads(members["model.json"]) | {"format": 9}).encode()
-    with zipfile.ZipFile(folder / "newer.bne", "w") as archive:
-        archive.comment = hashlib.sha256(text).hexdigest().encode()
-        for name, data in (members | {"model.json": text}).items():
-            archive.writestr(name, data)
-
-
 def test_bad_inputs_give_one_clear_line(folder):
     cases = bad_inputs(folder)
     assert len(cases) >= 30
@@ -345,6 +253,11 @@ def test_bad_inputs_give_one_clear_line(folder):
         assert lines[0].startswith("Error: "), name
         assert message in lines[0], (name, lines[0])
     assert not (folder / "new.bne").exists()
+
+
+def test_default_quantiles_are_those_of_the_table():
+    default = inspect.signature(commands.predict).parameters["quantiles"].default
+    assert tuple(tasks.split_levels(default)) == QUANTILES
 
 
 def test_usage_errors_have_their_own_code(folder):

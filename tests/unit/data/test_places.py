@@ -125,7 +125,7 @@ def densities(stations, tables):
     """The joint density and its gradient, at the rows and at the places."""
     x, F, y = stations
     table, places, at_places = tables
-    features = make_calibration(Logistic(), x, np.ones(2), 0, has_residual=True)
+    features = make_calibration(Logistic(), x, np.ones(2), shifted(0), has_residual=True)
     weights = np.random.default_rng(shifted(3)).uniform(0.5, 2.0, size=len(y))
     rows = Training(y, F, table, GRID, _places.every_row(len(y)), PRIORS, power=3.0)
     by_row = full_data.build_data(rows, features, features.tabulate(x), weights)
@@ -196,11 +196,12 @@ def test_neighbourhoods_in_parts_are_those_of_all(stations, monkeypatch):
 def test_points_of_very_many_rows_are_chosen_among_some(monkeypatch):
     x = np.random.default_rng(shifted(5)).normal(size=(400, 2))
     monkeypatch.setattr(points, "CANDIDATES", 50)
-    chosen = points.choose_points(resolve_kernel("matern32"), x, 20, 0)
+    chosen = points.choose_points(resolve_kernel("matern32"), x, 20, shifted(0))
     assert chosen.shape == (20, 2) and len(np.unique(chosen, axis=0)) == 20
     assert {tuple(p) for p in chosen} <= {tuple(p) for p in x}
 
 
+@pytest.mark.slow
 def test_a_fit_at_places_has_the_posterior_of_the_rows(stations, monkeypatch):
     """Quantiles of two seeds differ by .025 at most; the standard deviation of y is .76."""
     x, F, y = stations

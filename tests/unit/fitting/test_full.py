@@ -62,7 +62,8 @@ def test_samples_follow_the_distribution(distribution):
     y = distribution.sample(500, random_state=shifted(0))
     u = distribution.cdf(y)
     assert np.max(np.abs(u.mean(axis=1) - 0.5)) < 5 * np.sqrt(1 / 12 / 500)
-    assert np.max(np.abs(u.std(axis=1) - np.sqrt(1 / 12))) < 0.05
+    # a sample's variance has variance (m4 - m2^2) / n, a uniform's 1 / 80 - 1 / 144
+    assert np.max(np.abs(u.var(axis=1) - 1 / 12)) < 5 * np.sqrt((1 / 80 - 1 / 144) / 500)
 
 
 def test_far_from_the_data_it_is_the_prior_again(wave_model):
@@ -106,9 +107,10 @@ def test_far_off_the_averaged_cdf_equals_an_independent_simulation(wave_model):
         F[s] = np.interp((y - delta) / draws.sigma_eps[s], t, cdf / cdf[-1])
     gap = np.mean(ours - F, axis=0)
     error = np.hypot(np.std(ours, axis=0), np.std(F, axis=0)) / np.sqrt(len(F))
-    assert np.max(np.abs(gap) / error) < 4
+    assert np.max(np.abs(gap) / error) < 5
 
 
+@pytest.mark.slow
 def test_no_inputs_at_all():
     """0-D: G depends on u alone, and h keeps its slope because there is no delta."""
     rng = np.random.default_rng(shifted(0))
@@ -127,6 +129,7 @@ def test_no_inputs_at_all():
     assert abs(skewed.mode()[0] - 1.0) < abs(gaussian.mode()[0] - 1.0)
 
 
+@pytest.mark.slow
 def test_datatree_has_the_likelihood_that_was_sampled(monkeypatch):
     """Also where features leave something out, which answers complete and the sampler does not."""
     kept, sample_joint = {}, _joint.sample_joint
@@ -150,7 +153,8 @@ def test_datatree_has_the_likelihood_that_was_sampled(monkeypatch):
         state = _model.transform(jnp.asarray(kept["draws"].position[0, -1]), full)
         expected = np.asarray(_model.log_likelihood(state, full))[:60]
     found = model.to_datatree()["log_likelihood"]["y"].values[0, -1]
-    np.testing.assert_allclose(found + np.log(model.scaling_.y_scale), expected, rtol=1e-6)
+    scale = np.log(model.scaling_.y_scale)
+    np.testing.assert_allclose(found + scale, expected, rtol=1e-6, atol=1e-6)
 
 
 def test_datatree_holds_the_calibration(wave_model, wave):
@@ -159,4 +163,7 @@ def test_datatree_holds_the_calibration(wave_model, wave):
     log_likelihood = tree["log_likelihood"]["y"].values.reshape(-1, 100)
     predictive = wave_model.predict_distribution(wave.X).logpdf(wave.y)
     averaged = np.log(np.mean(np.exp(log_likelihood), axis=0))
-    np.testing.assert_allclose(averaged, predictive, atol=0.15)
+    # answers keep a thousand draws: the error of their mean
+    likelihood = np.exp(log_likelihood)
+    error = np.std(likelihood, axis=0) / np.mean(likelihood, axis=0) / np.sqrt(1000)
+    assert np.all(np.abs(averaged - predictive) < 5 * error)

@@ -33,7 +33,9 @@ def make_problem(construction):
     priors = Priors(InverseGamma(3.0, 2.0))
     grid = length_scale_grid(priors.ell, 32)
     table = make_feature_map(resolve_kernel("matern32"), x[:12], grid).tabulate(x)
-    features = _features.make_calibration(construction, x, np.ones(1), 0, has_residual=True)
+    features = _features.make_calibration(
+        construction, x, np.ones(1), shifted(0), has_residual=True
+    )
     weights = full_data.row_weights(x, y - F @ [0.7, 0.1])
     data = joint_data(x, F, y, table, grid, features, priors, weights)
     mode = Hyperparameters(*np.log([0.7, 0.4, 0.4, 1.0]))
@@ -57,6 +59,7 @@ def test_of_many_rows_few_are_idle():
     assert np.all(padded <= 1.05 * sizes)
 
 
+@pytest.mark.slow
 def test_gradient_equals_finite_differences(any_problem):
     data, starts, _ = any_problem
     rng = np.random.default_rng(shifted(1))
@@ -71,6 +74,7 @@ def test_gradient_equals_finite_differences(any_problem):
                 np.testing.assert_allclose(gradient @ e, slope, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_log_determinant_is_that_of_the_map(any_problem):
     """d(omega, v, W, log sigma_eps) / d(z_omega, z_delta, z_G, eta), hyperparameters held."""
     data, starts, _ = any_problem
@@ -90,6 +94,7 @@ def test_log_determinant_is_that_of_the_map(any_problem):
     np.testing.assert_allclose(ours, log_det, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_density_equals_the_model_written_out(problem):
     """log p(y, omega, v, W, hyperparameters) in plain numpy and scipy, no padding."""
     data, starts, (F, y, table, features, x) = problem
@@ -161,8 +166,11 @@ def test_with_no_amplitude_it_is_stage_two(problem):
         data = jax.tree.map(jnp.asarray, data)
         state = _model.transform(jnp.asarray(q), data)
         log_likelihood = np.asarray(_model.log_likelihood(state, data))
-        gaussian = stats.norm.logpdf(data.y, state.mu, np.exp(state.log_sigma_eps))
+        t = np.asarray((data.y - state.mu) / np.exp(state.log_sigma_eps))
+        # the normal density up to 5, where an outlier may be beyond
+        gaussian = np.log(base_pdf(t)) - float(state.log_sigma_eps)
     gained = 2.0 * integrate.quad(base_pdf, 5.0, np.inf)[0] - 2.0 * stats.norm.sf(5.0)
     assert 0.0 < gained < 2e-7
     mask = np.asarray(data.mask) > 0
-    np.testing.assert_allclose(log_likelihood[mask], gaussian[mask] - gained, rtol=1e-6)
+    assert np.any(np.abs(t[mask]) < 5.0)
+    np.testing.assert_allclose(log_likelihood[mask], gaussian[mask] - gained, rtol=1e-6, atol=1e-6)

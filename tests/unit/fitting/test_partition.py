@@ -68,7 +68,7 @@ def test_tables_of_rows_that_count_three_times(problem):
 
 def test_joint_density_of_rows_that_count_three_times(problem):
     x, F, y, priors, grid, table = problem
-    features = _features.make_calibration(Logistic(), x, np.ones(1), 0, has_residual=True)
+    features = _features.make_calibration(Logistic(), x, np.ones(1), shifted(0), has_residual=True)
     weights = full_data.row_weights(x, y - F @ [0.7, 0.1])
 
     def density(times, power):
@@ -95,7 +95,7 @@ PINNED = np.array([-0.3, -0.5, 0.1, -0.9, 0.2, 0.3, 0.4])
 @pytest.fixture(params=["noise held", "noise free"])
 def pinned_problem(request, problem):
     x, F, y, priors, grid, table = problem
-    features = _features.make_calibration(Logistic(), x, np.ones(1), 0, has_residual=True)
+    features = _features.make_calibration(Logistic(), x, np.ones(1), shifted(0), has_residual=True)
     pinned = PINNED.copy()
     pinned[3] = -0.9 if request.param == "noise held" else np.nan
     data = joint_data(x, F, y, table, grid, features, priors, np.ones(20), pinned=pinned)
@@ -118,6 +118,7 @@ def test_pinned_hyperparameters_do_not_move(pinned_problem):
         assert np.ptp(state.h.eta) > 1e-3
 
 
+@pytest.mark.slow
 def test_pinned_log_determinant_is_that_of_the_map(pinned_problem):
     """d(omega, v, W) / d(z_omega, z_delta, z_G)."""
     data, starts, _ = pinned_problem
@@ -136,7 +137,7 @@ def test_pinned_log_determinant_is_that_of_the_map(pinned_problem):
 def test_held_length_scales_give_what_tables_give(problem):
     """One node in place of a table: the same mu and the same coefficients of h."""
     x, F, y, priors, grid, table = problem
-    features = _features.make_calibration(Logistic(), x, np.ones(1), 0, has_residual=True)
+    features = _features.make_calibration(Logistic(), x, np.ones(1), shifted(0), has_residual=True)
     given = x, F, y, table, grid, features, priors, np.ones(20)
     free, held = joint_data(*given), joint_data(*given, pinned=PINNED)
     assert free.A.shape[0] == len(grid)
@@ -189,7 +190,7 @@ def test_average_of_gaussians_is_the_gaussian_of_average_moments(monkeypatch, el
     far = expected.mean() + 20.0 * expected.std()
     np.testing.assert_allclose(law.logpdf(far), expected.logpdf(far), rtol=1e-6)
     sample = law.sample(20_000, random_state=shifted(0))
-    np.testing.assert_allclose(sample.std(axis=1), expected.std(), rtol=0.02)
+    np.testing.assert_allclose(sample.std(axis=1), expected.std(), rtol=5 / np.sqrt(40_000))
     t = (y - expected.mean()) / expected.std()
     crps = t * (2 * stats.norm.cdf(t) - 1) + 2 * stats.norm.pdf(t) - 1 / np.sqrt(np.pi)
     np.testing.assert_allclose(law.crps(y), expected.std() * crps, rtol=1e-4)
@@ -273,25 +274,27 @@ def test_rows_are_shared_out_once():
 
 def test_shards_resemble_each_other():
     """Smooth functions of inputs and noise have nearly the same mean in all shards."""
-    rows, y = some_rows(800)
-    residual = y - rows.f @ [1.0, -1.0, 0.5]
-    smooth = np.column_stack(
-        [rows.x, np.sin(4.0 * rows.x), residual, residual**2, residual * rows.x[:, 0]]
-    )
-    smooth = (smooth - smooth.mean(axis=0)) / smooth.std(axis=0)
     ratios = []
-    for seed in range(20):
-        shards = deal_rows(rows, y, 8, np.random.SeedSequence(seed))
+    for seed in range(40):
+        rows, y = some_rows(800, shifted(seed))
+        residual = y - rows.f @ [1.0, -1.0, 0.5]
+        smooth = np.column_stack(
+            [rows.x, np.sin(4.0 * rows.x), residual, residual * rows.x[:, 0], residual**2]
+        )
+        smooth = (smooth - smooth.mean(axis=0)) / smooth.std(axis=0)
+        shards = deal_rows(rows, y, 8, np.random.SeedSequence(shifted(seed)))
         means = np.stack([smooth[s].mean(axis=0) for s in shards])
         ratios.append(100 * np.mean(means**2, axis=0))  # 7/8 were shards drawn at random
-    assert np.all(np.mean(ratios, axis=0) < 0.4)
+    # Over data sets means are 0.14 at most, of the square 0.49, with sds of 0.08 and 0.26: limits
+    # are five standard errors of 40 data sets beyond.
+    assert np.all(np.mean(ratios, axis=0) < np.array([*[0.2] * 6, 0.7]))
 
 
 def test_every_row_goes_to_every_shard_as_often():
     rows, y = some_rows(64)
     times = np.zeros((64, 4))
     for seed in range(400):
-        shards = deal_rows(rows, y, 4, np.random.SeedSequence(seed))
+        shards = deal_rows(rows, y, 4, np.random.SeedSequence(shifted(seed)))
         for i, shard in enumerate(shards):
             times[shard, i] += 1
     assert np.all(np.abs(times - 100.0) < 5.0 * np.sqrt(75.0))
@@ -333,6 +336,7 @@ def die_once(marker, value):
     return value
 
 
+@pytest.mark.slow
 def test_a_lost_worker_is_survived(tmp_path):
     tasks = [partial(die_once, tmp_path / "1", i) for i in range(4)]
     seen = []
@@ -357,6 +361,7 @@ def partitioned():
         return model.fit(data.X, data.y), data
 
 
+@pytest.mark.slow
 def test_modes_of_one_shard_do_not_speak_for_all(partitioned, monkeypatch):
     model, data = partitioned
     shards = iter([np.ones((200, 3)), np.zeros((200, 3))])
@@ -370,6 +375,7 @@ def test_modes_of_one_shard_do_not_speak_for_all(partitioned, monkeypatch):
     np.testing.assert_allclose(report.G.prob_positive, 0.75)  # one half, and half of the zeros
 
 
+@pytest.mark.slow
 def test_all_answers_of_a_partitioned_model(partitioned, tmp_path):
     model, data = partitioned
     X = data.X[:6]
@@ -410,6 +416,7 @@ def epistemic(partitions):
     return np.mean(model.decompose(near, measure="variance").epistemic)
 
 
+@pytest.mark.slow
 def test_shards_know_as_much_as_all_rows_and_no_more(monkeypatch):
     """Four shards of 100 rows, within a fifth of 400; without the power they know a quarter."""
     whole = epistemic(1)
@@ -445,6 +452,7 @@ def kill_while_busy(client, address, pid, killed):
     os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_engines_and_workers_change_nothing_and_a_killed_one_is_survived(expected):
     """Sequential, loky, and a Dask cluster of processes of which one is killed at a shard."""
     distributed = pytest.importorskip("distributed")
@@ -466,6 +474,7 @@ def test_engines_and_workers_change_nothing_and_a_killed_one_is_survived(expecte
     np.testing.assert_array_equal(quantiles, expected)
 
 
+@pytest.mark.slow
 def test_the_full_stage_does_not_depend_on_the_engine():
     """Its pilot, what it holds, and the joint sampler cross to other processes and back."""
     short = {"calibration": "logistic", "warmup": 30, "draws": 30}
@@ -474,6 +483,7 @@ def test_the_full_stage_does_not_depend_on_the_engine():
     np.testing.assert_array_equal(quantiles_of_shards(2, **short), alone)
 
 
+@pytest.mark.slow
 def test_chains_in_other_processes_have_no_progress_bar():
     data = make_wave_1d(40, random_state=shifted(3))
     settings = QUICK | {"calibration": None, "n_jobs": 2}
@@ -484,6 +494,7 @@ def test_chains_in_other_processes_have_no_progress_bar():
 
 
 @pytest.mark.filterwarnings("ignore")  # Ray's start forks, of which JAX warns
+@pytest.mark.slow
 def test_ray_changes_nothing(expected):
     ray = pytest.importorskip("ray", reason="Ray is not among the extras: 80 MB")
     from ray.util.joblib import register_ray

@@ -121,6 +121,7 @@ def test_fewer_features_than_rows(data):
         np.testing.assert_allclose(float(collapsed.log_marginal(h, spectrum)), dense, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_likelihood_between_nodes_and_its_gradient(data):
     x, F, y = data
     table = make_feature_map(MATERN, x, GRID).tabulate(x)

@@ -5,20 +5,27 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from bne import BNERegressor
 from bne._data.scaling import fit_scaling
 from bne.datasets import make_wave_1d
-from conftest import shifted
+from conftest import SHIFT, shifted
 
-FEW = settings(
+SETTINGS = settings(
     max_examples=8,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
+
+
+def FEW(test):
+    """A few examples: the same ones in every run, and other ones for every shift of the seeds."""
+    return SETTINGS(seed(shifted(0))(test) if SHIFT else test)
+
+
 QUICK = {"calibration": None, "chains": 2, "warmup": 150, "draws": 300, "random_state": shifted(0)}
 NAMES = ["rbf_short", "rbf_long", "periodic"]
 
@@ -42,6 +49,7 @@ def base(data):
 
 @FEW
 @given(shift=st.floats(-1e3, 1e3), scale=st.floats(1e-3, 1e3))
+@pytest.mark.slow
 def test_shifting_and_scaling_y_and_the_experts_does_the_same_to_answers(data, base, shift, scale):
     X = data.X.copy()
     X[NAMES] = shift + scale * X[NAMES]
@@ -100,6 +108,7 @@ def test_more_coverage_is_a_wider_interval(data, base, pair):
     assert np.all(wide[:, 1] >= narrow[:, 1] - 1e-9)
 
 
+@pytest.mark.slow
 def test_order_of_training_rows_and_experts_does_not_matter(data, base):
     """Up to the sampler's error: the chains are others."""
     order = np.random.default_rng(shifted(0)).permutation(50)
@@ -116,6 +125,7 @@ def test_order_of_training_rows_and_experts_does_not_matter(data, base):
     )
 
 
+@pytest.mark.slow
 def test_a_useless_expert_hurts_little(data, base):
     """Less than 0.05 nats a fresh observation, for an expert of pure noise."""
     fresh = data.sample(400, random_state=shifted(9))

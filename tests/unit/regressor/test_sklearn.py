@@ -21,7 +21,14 @@ SMALL = {"calibration": None, "chains": 2, "warmup": 50, "draws": 50, "random_st
 @parametrize_with_checks(
     [BNERegressor([("ridge", Ridge()), ("knn", KNeighborsRegressor(3))], cv=3, **SMALL)]
 )
+@pytest.mark.slow
 def test_check_estimator(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([BNERegressor(chains=1, warmup=30, draws=30, random_state=shifted(0))])
+def test_check_estimator_with_default_experts_and_calibration(estimator, check):
     check(estimator)
 
 
@@ -64,6 +71,7 @@ def test_frozen_experts_and_pickle(data):
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
 
 
+@pytest.mark.slow
 def test_the_default_trio(data):
     X, y = data
     assert BNERegressor(**SMALL).fit(X, y).score(X, y) > 0.5

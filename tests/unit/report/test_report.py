@@ -64,6 +64,7 @@ def paths(browser):
     return browser.execute_script(script)
 
 
+@pytest.mark.slow
 def test_the_page_in_a_browser(browser, page):
     from selenium.webdriver.common.by import By
     from selenium.webdriver.support.ui import Select
@@ -88,6 +89,7 @@ def test_the_page_in_a_browser(browser, page):
     assert width <= browser.execute_script("return window.innerWidth")
 
 
+@pytest.mark.slow
 def test_hovering_shows_values(browser, page):
     from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.common.by import By

@@ -52,6 +52,7 @@ def assert_same(model, unbroken):
         np.testing.assert_array_equal(positions(model)[name], expected)
 
 
+@pytest.mark.slow
 def test_killed_runs_go_on_to_the_same_draws(unbroken, tmp_path):
     """Killed whenever some more blocks are there: between stages, rounds and draws."""
     kills = 0
@@ -68,6 +69,7 @@ def test_killed_runs_go_on_to_the_same_draws(unbroken, tmp_path):
     assert len(files(tmp_path)) > before
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_read_back(unbroken, tmp_path):
     fit(tmp_path)
     written = {path: path.stat().st_mtime_ns for path in files(tmp_path)}
@@ -75,6 +77,7 @@ def test_a_finished_run_is_read_back(unbroken, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in files(tmp_path)} == written
 
 
+@pytest.mark.slow
 def test_a_damaged_block_and_what_follows_it_are_made_again(unbroken, tmp_path, monkeypatch):
     monkeypatch.setattr(_checkpoint, "INTERVAL", 0.0)
     fit(tmp_path)

@@ -31,7 +31,7 @@ def drawn(gaussian, **options):
     mean, covariance = gaussian
     data = mean, np.linalg.inv(covariance)
     starts = np.random.default_rng(shifted(1)).normal(size=(SETTINGS.chains, DIM))
-    return sample(log_density, data, starts, np.ones(DIM), Run(SETTINGS), **options)
+    return sample(log_density, data, starts, np.ones(DIM), Run(SETTINGS, shifted(0)), **options)
 
 
 @pytest.mark.parametrize("reach", [FULL, Reach(3.0, 128)])
@@ -69,7 +69,7 @@ def test_the_first_round_has_short_trajectories(gaussian, monkeypatch):
     mean, covariance = gaussian
     data = mean, 1e6 * np.linalg.inv(covariance)
     starts = np.tile(mean, (SETTINGS.chains, 1))
-    sample(log_density, data, starts, np.ones(DIM), Run(SETTINGS._replace(draws=10)))
+    sample(log_density, data, starts, np.ones(DIM), Run(SETTINGS._replace(draws=10), shifted(0)))
     assert most[0] == FIRST.max_steps
     assert len(most) == 3 and max(most[1:]) < FIRST.max_steps  # the coordinates are found
 
@@ -95,6 +95,6 @@ def test_steps_adapt_to_the_target(gaussian):
         settings = SETTINGS._replace(target_acceptance=target)
         starts = np.tile(mean, (settings.chains, 1))
         data = mean, np.linalg.inv(covariance)
-        draws = sample(log_density, data, starts, np.ones(DIM), Run(settings))
+        draws = sample(log_density, data, starts, np.ones(DIM), Run(settings, shifted(0)))
         found = np.mean(draws.statistics["acceptance_rate"])
         assert abs(found - target) < 0.05

@@ -1,34 +1,28 @@
-"""Pictures of the report: plotly figures as plain lists."""
+"""Pictures of the report: plotly figures as dicts of plain lists."""
 
 import json
 from html import escape
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
 from bne._base.typing import Array
+from bne.report._places import Places
 
 BLUE, GREY, RED = "#0072b2", "#555555", "#d55e00"
 DIGITS = 4
-"""Of the numbers in the page, which keeps it small."""
-
-
-class Places(NamedTuple):
-    """Rows to show: their inputs by name, and all answers there."""
-
-    inputs: pd.DataFrame
-    answers: pd.DataFrame
+"""Significant digits of the numbers in the page. Few digits keep the page small."""
 
 
 def _numbers(values: Any) -> list[float]:
-    """Rounded to a few significant digits; NaN is a gap (null in the page)."""
+    """Round to a few significant digits. NaN becomes a gap in the picture (null in the page)."""
     return [float(f"{v:.{DIGITS}g}") for v in np.asarray(values, float).ravel()]
 
 
 def _figure(traces: list[Any], **layout: Any) -> dict[str, Any]:
-    """A figure as plain lists, in one look."""
+    """Return a figure as plain lists, with the layout that all figures share."""
     base = {
         "template": "none",
         "font": {"family": "system-ui, sans-serif", "size": 13, "color": "#1d2733"},
@@ -41,27 +35,30 @@ def _figure(traces: list[Any], **layout: Any) -> dict[str, Any]:
 
 
 def _axis(name: str) -> dict[str, Any]:
+    """Return the layout of an axis with this title."""
     return {"title": {"text": escape(str(name))}, "gridcolor": "#e6eaee", "zeroline": False}
 
 
 def layer(key: str, places: Places, where: pd.DataFrame, y: Array) -> dict[str, Any]:
-    """The picture of one layer: a curve over one input, a map over two, else against the mean."""
-    answers = places.answers
+    """Draw one layer: a curve over one input, a map over two, otherwise a point for each row.
+
+    The prediction (`key` is "mean") is shown with the observations y, whose inputs are `where`.
+    """
     if key == "mean":
-        values, unit = answers["mean"], "prediction"
+        values, unit = places.prediction, "prediction"
     else:
-        variance = answers[f"variance_{key}"]
-        values, unit = np.sqrt(variance.where(variance >= 0)), "standard deviation"
+        values, unit = places.sd(key), "standard deviation"
     if places.inputs.shape[1] == 1:
         return _curve(key, values, unit, places, where, y)
     if places.inputs.shape[1] == 2:
         return _map(values, unit, places, where if key == "mean" else None, y)
-    return _scatter(values, unit, answers)
+    return _scatter(values, unit, places)
 
 
 def _curve(
     key: str, values: Any, unit: str, places: Places, where: pd.DataFrame, y: Array
 ) -> dict[str, Any]:
+    """Draw values over the one input; the prediction gets its interval and the observations."""
     name = places.inputs.columns[0]
     order = np.argsort(places.inputs[name].to_numpy())
     x = _numbers(places.inputs[name].to_numpy()[order])
@@ -70,7 +67,7 @@ def _curve(
     )
     traces: list[Any] = [line]
     if key == "mean":
-        low, high = (_numbers(places.answers[q].to_numpy()[order]) for q in ("q05", "q95"))
+        low, high = (_numbers(end.to_numpy()[order]) for end in places.interval)
         edge = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip"}
         band = go.Scatter(
             x=x, y=high, fill="tonexty", fillcolor="rgba(0,114,178,.2)", name="90% interval", **edge
@@ -90,7 +87,7 @@ def _map(
     values: Any, unit: str, places: Places, where: pd.DataFrame | None, y: Array, **colors: Any
 ) -> dict[str, Any]:
     first, second = places.inputs.columns
-    known = np.isfinite(np.asarray(values, float))  # a part that is negative is left blank
+    known = np.isfinite(np.asarray(values, float))  # a place with a negative part stays blank
     inputs, values = places.inputs[known], np.asarray(values, float)[known]
     palette = {"colorscale": "Viridis"} | colors
     if where is not None:
@@ -129,17 +126,18 @@ def _map(
     return _figure(traces, xaxis=_axis(first), yaxis=y_axis)
 
 
-def _scatter(values: Any, unit: str, answers: pd.DataFrame) -> dict[str, Any]:
-    rows = np.arange(1, len(answers) + 1)
+def _scatter(values: Any, unit: str, places: Places) -> dict[str, Any]:
+    """Draw a point for each row; the prediction gets its interval."""
+    rows = np.arange(1, len(places.answers) + 1)
     marker = {"color": BLUE, "size": 5}
     bars = None
     if unit == "prediction":
-        up, down = (answers["q95"] - answers["mean"], answers["mean"] - answers["q05"])
+        low, high = places.interval
         bars = {
             "type": "data",
             "symmetric": False,
-            "array": _numbers(up),
-            "arrayminus": _numbers(down),
+            "array": _numbers(high - places.prediction),
+            "arrayminus": _numbers(places.prediction - low),
             "thickness": 0.7,
             "width": 0,
         }
@@ -150,8 +148,8 @@ def _scatter(values: Any, unit: str, answers: pd.DataFrame) -> dict[str, Any]:
 
 
 def bias_figure(places: Places) -> dict[str, Any]:
-    """Probability that the models are too low, as a map or over the input."""
-    probability = places.answers["prob_models_too_low"]
+    """Draw the probability that the models are too low: a map over two inputs, else a curve."""
+    probability = places.prob_too_low
     name = "P(models too low)"
     if places.inputs.shape[1] == 2:
         scale = {"colorscale": "RdBu", "reversescale": True, "cmin": 0.0, "cmax": 1.0}
@@ -176,7 +174,7 @@ def bias_figure(places: Places) -> dict[str, Any]:
 
 
 def weights_figure(weights: pd.DataFrame) -> dict[str, Any]:
-    """Weights with their intervals."""
+    """Draw the weights with their intervals."""
     bars = {
         "type": "data",
         "symmetric": False,
@@ -198,7 +196,7 @@ def weights_figure(weights: pd.DataFrame) -> dict[str, Any]:
 
 
 def pit_figure(u: Array) -> dict[str, Any]:
-    """Histogram of the observations in their own predictive CDF."""
+    """Draw a histogram of u, the predictive CDF at each observation."""
     counts, edges = np.histogram(u, bins=10, range=(0.0, 1.0))
     trace = go.Bar(
         x=_numbers(0.5 * (edges[1:] + edges[:-1])),
@@ -219,7 +217,7 @@ def pit_figure(u: Array) -> dict[str, Any]:
 
 
 def coverage_figure(u: Array) -> dict[str, Any]:
-    """Share of the observations that intervals hold."""
+    """Draw how many observations the central intervals hold, against their nominal coverage."""
     levels = np.linspace(0.05, 0.95, 19)
     shares = [np.mean(np.abs(u - 0.5) <= 0.5 * level) for level in levels]
     diagonal = go.Scatter(

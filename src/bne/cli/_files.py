@@ -1,4 +1,7 @@
-"""Tables in files, by extension: CSV, Parquet, NetCDF and Zarr; gridded data keep their shape."""
+"""Read and write tables: CSV, Parquet, NetCDF or Zarr, according to the extension of the file.
+
+A grid (NetCDF or Zarr) is read as a table with one row for each place, and written as a grid again.
+"""
 
 import shutil
 import tempfile
@@ -19,31 +22,32 @@ KINDS = {
     ".nc": "netcdf",
     ".zarr": "zarr",
 }
+"""Kind of a file by its extension."""
+
 NEEDS = {"parquet": "pyarrow", "zarr": "zarr"}
+"""Optional package that a kind needs."""
 
 
 class Table(NamedTuple):
-    """Rows of a file; `grid` is the xarray Dataset they came from, if they did."""
+    """Rows of a file. If the file holds a grid, `grid` is the xarray Dataset, otherwise None."""
 
     rows: pd.DataFrame
     grid: Any = None
 
 
 def kind_of(path: Path) -> str:
-    """What a file is, by its name; fails where the package for it is not there."""
+    """Return the kind of a file by its name; raise ValueError if its package is missing."""
     for ending, kind in sorted(KINDS.items(), key=lambda item: -len(item[0])):
         if path.name.lower().endswith(ending):
             needed = NEEDS.get(kind)
             if needed is not None and find_spec(needed) is None:
-                raise ValueError(f"{path.name!r} needs {needed}: install the extra `files`")
+                raise ValueError(f"{path.name!r} needs {needed}. Install the extra `files`.")
             return kind
-    raise ValueError(
-        f"{path.name!r} has an extension that is not known. Use one of {', '.join(KINDS)}."
-    )
+    raise ValueError(f"{path.name!r} has an unknown extension. Use one of {', '.join(KINDS)}.")
 
 
 def read(path: Path) -> Table:
-    """Read a table; a grid becomes one row a place, its coordinates columns."""
+    """Read a table. A grid becomes a table with one row for each place, with its coordinates."""
     kind = kind_of(path)
     if not path.exists():
         raise FileNotFoundError(f"There is no file {str(path)!r}.")
@@ -53,7 +57,7 @@ def read(path: Path) -> Table:
         raise
     except pd.errors.EmptyDataError:
         raise ValueError(f"{path.name!r} is empty.") from None
-    except (ValueError, OSError) as error:  # parsers' own errors are among these
+    except (ValueError, OSError) as error:  # the errors of the parsers are of these types
         raise ValueError(f"{path.name!r} cannot be read as {kind}: {error}") from error
     if len(table.rows) == 0:
         raise ValueError(f"{path.name!r} has no rows.")
@@ -61,6 +65,7 @@ def read(path: Path) -> Table:
 
 
 def _read_grid(path: Path, **how: Any) -> Table:
+    """Read a grid as rows."""
     import xarray as xr
 
     with xr.open_dataset(path, **how) as opened:
@@ -77,7 +82,7 @@ _READERS: dict[str, Callable[[Path], Table]] = {
 
 
 def write(rows: pd.DataFrame, path: Path, grid: Any = None) -> None:
-    """Write a table whole or not at all; rows of a grid take its dimensions again."""
+    """Write a table completely, or leave the old file. Rows of a grid become a grid again."""
     kind = kind_of(path)
     if kind == "csv":
         compression = "gzip" if path.name.lower().endswith(".gz") else None
@@ -94,7 +99,7 @@ def write(rows: pd.DataFrame, path: Path, grid: Any = None) -> None:
 
 
 def as_dataset(rows: pd.DataFrame, grid: Any) -> Any:
-    """Columns as variables: over the grid's own dimensions and coordinates, or over rows."""
+    """Return a Dataset: each column is a variable over the dimensions of the grid, or over rows."""
     import xarray as xr
 
     if grid is None:
@@ -108,6 +113,7 @@ def as_dataset(rows: pd.DataFrame, grid: Any) -> Any:
 
 
 def _write_zarr(data: Any, path: Path) -> None:
+    """Write to a temporary folder, then put it in the place of the old one."""
     folder = path.absolute().parent
     if not folder.is_dir():
         raise FileNotFoundError(f"There is no folder {str(folder)!r} to write to.")

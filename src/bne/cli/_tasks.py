@@ -1,4 +1,4 @@
-"""What the commands of `bne.cli` do, free of the command line."""
+"""What the commands do: functions without anything of the command line."""
 
 import importlib
 import os
@@ -17,15 +17,22 @@ from tqdm import tqdm
 from bne import BNERegressor, io
 from bne._base.typing import Array
 from bne._regressor.wide_table import wide_table
-from bne.cli import files
+from bne._stage_names import SHORT_NAMES
+from bne.cli import _files
 from bne.datasets import make_wave_1d
 
 LONGITUDES, LATITUDES = {"lon", "long", "longitude", "lng"}, {"lat", "latitude"}
+"""Names of inputs that are longitudes and latitudes."""
+
 LEVEL = 0.9
+"""Nominal coverage of the intervals that `evaluate` scores."""
 
 
 class Task(NamedTuple):
-    """Columns of a table: what was observed, the models' predictions, the inputs."""
+    """The roles of a table's columns: the observed outcome, the models' predictions, the inputs.
+
+    With `degrees`, inputs that are named like longitude and latitude are measured in kilometres.
+    """
 
     target: str
     models: tuple[str, ...]
@@ -34,51 +41,58 @@ class Task(NamedTuple):
 
     @property
     def geographic(self) -> tuple[str, str] | None:
-        """Longitude and latitude among the inputs, by their names."""
+        """The inputs that are named like longitude and latitude, if there is one of each."""
         lon = [c for c in self.inputs if c.lower() in LONGITUDES]
         lat = [c for c in self.inputs if c.lower() in LATITUDES]
         found = self.degrees and len(lon) == 1 and len(lat) == 1
         return (lon[0], lat[0]) if found else None
 
     def regressor(self, settings: dict[str, Any]) -> BNERegressor:
-        """The unfitted model."""
+        """Return the model, not yet fitted."""
         experts = [(name, name) for name in self.models]
         return BNERegressor(experts, inputs=self.inputs, geographic=self.geographic, **settings)
 
 
 def split_names(text: str) -> list[str]:
-    """Names between commas."""
+    """Split a list of names at its commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def split_levels(text: str) -> list[float]:
-    """Levels between commas, each in (0, 1)."""
+    """Split a list of levels at its commas; each must lie in (0, 1)."""
     try:
         levels = [float(part) for part in split_names(text)]
     except ValueError:
-        raise ValueError(f"`--quantiles` must be numbers with commas; got {text!r}.") from None
+        raise ValueError(
+            f"`--quantiles` must be numbers separated by commas; got {text!r}. Write 0.05,0.95."
+        ) from None
     if not levels or not all(0 < level < 1 for level in levels):
         raise ValueError(f"`--quantiles` must lie in (0, 1); got {text!r}. Write 0.9, not 90.")
     return levels
 
 
 def writable(path: Path) -> None:
-    """Fail before the work, not after it, where the result could not be written."""
+    """Raise an error before the work starts if the result could not be written."""
     if path.suffix.lower() != ".bne" and path.suffix.lower() != ".html":
-        files.kind_of(path)
+        _files.kind_of(path)
     folder = path.absolute().parent
     if not folder.is_dir():
-        raise FileNotFoundError(f"There is no folder {str(folder)!r} to write to.")
+        raise FileNotFoundError(f"There is no folder {str(folder)!r} to write to. Create it first.")
     if path.is_dir() and path.suffix != ".zarr":
-        raise IsADirectoryError(f"{str(path)!r} is a folder; name a file.")
+        raise IsADirectoryError(f"{str(path)!r} is a folder. Name a file.")
     if not os.access(folder, os.W_OK):
-        raise PermissionError(f"The folder {str(folder)!r} cannot be written to.")
+        raise PermissionError(
+            f"The folder {str(folder)!r} cannot be written to. Choose another one."
+        )
 
 
 def columns_of(
     rows: pd.DataFrame, names: list[str], source: Path, gaps: bool = False
 ) -> pd.DataFrame:
-    """The named columns, all numeric and without gaps: where `gaps` are allowed, the other rows."""
+    """Return the named columns; they must be numeric.
+
+    Rows with missing or infinite values are an error. With `gaps` they are left out.
+    """
     missing = [name for name in names if name not in rows]
     if missing:
         raise ValueError(
@@ -90,17 +104,20 @@ def columns_of(
         if not pd.api.types.is_numeric_dtype(part[name]):
             example = next((v for v in part[name] if _not_a_number(v)), part[name].iloc[0])
             raise ValueError(
-                f"Column {name!r} of {source.name!r} must be numeric; got {example!r}, for example."
+                f"Column {name!r} of {source.name!r} must be numeric; got {example!r}, for "
+                "example. Correct the values or name another column."
             )
     values = part.to_numpy(float)
     holes = ~np.isfinite(values).all(axis=1)
     if gaps and holes.all():
-        raise ValueError(f"No place of {source.name!r} has all of {', '.join(names)}.")
+        raise ValueError(
+            f"No place of {source.name!r} has all of {', '.join(names)}. Check its missing values."
+        )
     if holes.any() and not gaps:
         first = int(np.flatnonzero(holes)[0]) + 1
         raise ValueError(
             f"{int(holes.sum())} of {len(rows)} rows of {source.name!r} have missing or infinite "
-            f"values in the columns used (the first is row {first}). Drop or fill them."
+            f"values in the columns used; the first is row {first}. Drop or fill them."
         )
     return part[~holes]
 
@@ -114,17 +131,19 @@ def _not_a_number(value: Any) -> bool:
 
 
 def training_table(task: Task, data: Path) -> tuple[pd.DataFrame, pd.DataFrame, Array]:
-    """All rows of the file, the columns the model sees, and the outcome."""
-    table = files.read(data)
+    """Read a file. Return all its columns, the columns that the model sees, and the outcome."""
+    table = _files.read(data)
     used = [*dict.fromkeys([*task.inputs, *task.models, task.target])]
     if task.target in task.models or task.target in task.inputs:
-        raise ValueError(f"The target {task.target!r} cannot be a model or an input as well.")
+        raise ValueError(
+            f"The target {task.target!r} cannot be a model or an input as well. Name another one."
+        )
     part = columns_of(table.rows, used, data)
     return table.rows, part.drop(columns=task.target), part[task.target].to_numpy(float)
 
 
 def fit(task: Task, data: Path, settings: dict[str, Any]) -> BNERegressor:
-    """Fit the rows of a file."""
+    """Fit a model to the rows of a file."""
     _, X, y = training_table(task, data)
     model = task.regressor(settings).fit(X, y)
     if not task.inputs:
@@ -137,7 +156,7 @@ def fit(task: Task, data: Path, settings: dict[str, Any]) -> BNERegressor:
 
 
 def fit_summary(model: BNERegressor) -> str:
-    """Weights and the sampler's health in a few lines."""
+    """Return the weights and the diagnostics of the sampler in a few lines."""
     diagnostics = model.diagnostics()
     rhat, ess = diagnostics["r_hat"].max(), diagnostics["ess_bulk"].min()
     return (
@@ -150,28 +169,29 @@ def fit_summary(model: BNERegressor) -> str:
 def predict(
     model: Path, grid: Path, output: Path, levels: list[float], jobs: int, quiet: bool
 ) -> int:
-    """Write all answers at the rows of a file; their number."""
+    """Write all answers at the rows of a file, and return the number of rows."""
     fitted = io.load(model)
-    table = files.read(grid)
+    table = _files.read(grid)
     names = [str(n) for n in fitted.feature_names_in_]
     X = columns_of(table.rows, names, grid, gaps=table.grid is not None)
     with tqdm(total=len(X), desc="Predicting", unit="row", disable=quiet) as bar:
         answers = wide_table(fitted, X, quantiles=levels, n_jobs=jobs, progress=bar.update)
-    answers = answers.reindex(table.rows.index)  # oceans and edges have no prediction
+    # places where a model has no prediction, such as oceans, get missing answers
+    answers = answers.reindex(table.rows.index)
     places = [c for c in table.rows.columns if c not in answers]
-    files.write(pd.concat([table.rows[places], answers], axis=1), output, table.grid)
+    _files.write(pd.concat([table.rows[places], answers], axis=1), output, table.grid)
     return len(X)
 
 
 def report(model: Path, grid: Path | None, output: Path, title: str, quiet: bool) -> None:
-    """Write the HTML page."""
+    """Write the HTML page about a model."""
     from bne.report import write_report
 
     fitted = io.load(model)
     X = None
     if grid is not None:
         names = [str(n) for n in fitted.feature_names_in_]
-        table = files.read(grid)
+        table = _files.read(grid)
         X = columns_of(table.rows, names, grid, gaps=table.grid is not None)
     total = fitted.n_rows_ if X is None else len(X)
     with tqdm(total=total, desc="Predicting", unit="row", disable=quiet) as bar:
@@ -179,23 +199,25 @@ def report(model: Path, grid: Path | None, output: Path, title: str, quiet: bool
 
 
 def write(table: pd.DataFrame, output: Path) -> None:
-    """Write a table by extension."""
-    files.write(table, output)
+    """Write a table; its extension says how."""
+    _files.write(table, output)
 
 
 def splits(
     rows: pd.DataFrame, X: pd.DataFrame, task: Task, folds: int, fold_column: str, blocks: bool
 ) -> Iterator[Any]:
-    """Masks of the held-out rows."""
+    """Yield one mask for each fold: which rows are held out."""
     if fold_column:
         if fold_column not in rows:
-            raise ValueError(f"There is no column {fold_column!r} for `--fold-column`.")
+            raise ValueError(
+                f"There is no column {fold_column!r} for `--fold-column`. Name one of the table's."
+            )
         labels: Any = rows[fold_column].to_numpy()
     elif not 2 <= folds <= len(X):
         raise ValueError(f"`--folds` must lie between 2 and the {len(X)} rows; got {folds}.")
     elif blocks:
         if not task.inputs:
-            raise ValueError("`--blocks` needs `--inputs` to form regions of.")
+            raise ValueError("`--blocks` makes regions of the inputs. Name them with `--inputs`.")
         x = X[task.inputs].to_numpy(float)
         labels = KMeans(folds, n_init=10, random_state=0).fit_predict((x - x.mean(0)) / x.std(0))
     else:
@@ -214,10 +236,10 @@ def evaluate(
     fold_column: str,
     blocks: bool,
 ) -> pd.DataFrame:
-    """Scores of held-out rows: BNE's stages, each model and the equal-weight mean.
+    """Score held-out rows: two stages of BNE, each model alone, and the equal-weight mean.
 
-    A model by itself, and the mean, are given Gaussian errors with the bias and the spread that
-    they have on the training rows.
+    A model alone, and the mean, become Gaussian predictions: they are shifted by their mean error
+    on the training rows, and have the standard deviation of these errors.
     """
     rows, X, y = training_table(task, data)
     scores = []
@@ -225,8 +247,8 @@ def evaluate(
     quiet = not settings["verbose"]
     for test in tqdm(masks, desc="Folds", disable=quiet):
         model = task.regressor(settings | {"verbose": 0}).fit(X[~test], y[~test])
-        for name, stage in {"BNE": "full", "BAE": "additive"}.items():
-            law = model.predict_distribution(X[test], stage=stage)
+        for stage in ("full", "additive"):
+            law, name = model.predict_distribution(X[test], stage=stage), SHORT_NAMES[stage]
             scores.append(_scores(name, law.mean(), law.crps(y[test]), law.cdf(y[test]), y[test]))
         singles = {m: X[m].to_numpy(float) for m in task.models}
         singles["equal-weight mean"] = X[list(task.models)].to_numpy(float).mean(axis=1)
@@ -240,6 +262,7 @@ def evaluate(
 
 
 def _scores(name: str, mean: Array, crps: Array, u: Array, y: Array) -> pd.DataFrame:
+    """Return the scores of each row, from the predictive mean, the CRPS and the CDF values u."""
     covered = np.abs(u - 0.5) <= 0.5 * LEVEL
     return pd.DataFrame(
         {"method": name, "crps": crps, "square": (mean - y) ** 2, "covered": covered}
@@ -247,6 +270,7 @@ def _scores(name: str, mean: Array, crps: Array, u: Array, y: Array) -> pd.DataF
 
 
 def _gaussian_scores(name: str, f: Array, y: Array, test: Any) -> pd.DataFrame:
+    """Return the scores of predictions f with Gaussian errors, learned from the training rows."""
     from scipy import stats
 
     error = (y - f)[~test]
@@ -258,19 +282,19 @@ def _gaussian_scores(name: str, f: Array, y: Array, test: Any) -> pd.DataFrame:
 
 
 def write_demo(output: Path, rows: int, seed: int) -> None:
-    """The paper's 1-D experiment as a table."""
+    """Write data of the paper's 1-D experiment as a table."""
     writable(output)
     data = make_wave_1d(rows, random_state=seed)
-    files.write(data.X.assign(y=data.y), output)
+    _files.write(data.X.assign(y=data.y), output)
 
 
 def reproduce(figure: str, output: Path, repeats: int, jobs: int, quiet: bool) -> None:
-    """Hand over to the folder `paper` of a checkout."""
+    """Run the experiments in the folder `paper` of a checkout."""
     root = Path(__file__).resolve().parents[3]
     if not (root / "paper" / "figures.py").exists():
         raise ModuleNotFoundError(
-            "The paper's experiments are not part of the installed package. Clone the sources, "
-            "and run `make paper` there."
+            "The paper's experiments are not part of the installed package. Clone the sources and "
+            "run `make paper` there."
         )
     if str(root) not in sys.path:
         sys.path.append(str(root))

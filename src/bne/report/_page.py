@@ -1,4 +1,4 @@
-"""One self-contained HTML page about a fitted model, for a reader who never heard of BNE."""
+"""One HTML page about a fitted model, for a reader who does not know BNE; it loads nothing else."""
 
 import json
 import platform
@@ -16,13 +16,14 @@ from bne import BNERegressor, __version__
 from bne._base.files import atomic
 from bne._base.typing import Array
 from bne._regressor.wide_table import wide_table
-from bne.report import figures as _report_figures
+from bne.report import _figures as _report_figures
+from bne.report._places import Places
 
 LAYERS = {
     "mean": (
         "Prediction",
-        "The weighted models, corrected where the data show that all of them err, with the "
-        "interval that holds nine of ten new observations.",
+        "The weighted models, corrected where the data show an error that all of them share. The "
+        "interval is meant to hold nine of ten new observations.",
     ),
     "total": (
         "Uncertainty: all of it",
@@ -30,22 +31,25 @@ LAYERS = {
     ),
     "aleatoric": (
         "Uncertainty: noise",
-        "The part that no model could remove: how much observations scatter by themselves.",
+        "The scatter of the observations themselves, which no model could remove.",
     ),
     "parametric": (
         "Uncertainty: how to weigh the models",
-        "Large where the models disagree and the data do not tell which of them to believe.",
+        "Large where the models disagree and the data do not show which of them to believe.",
     ),
     "structural_delta": (
         "Uncertainty: all models may be wrong",
-        "Large far from observations, where an error that all models share could not be seen.",
+        "Large far from observations, where an error that all models share would not be noticed.",
     ),
     "structural_G": (
         "Uncertainty: shape of the noise",
-        "Large where the noise may be larger, smaller or more lopsided than elsewhere and few data "
-        "say so. Blank where knowing the noise makes the prediction surer.",
+        "Large where the noise may be larger, smaller or less symmetric than elsewhere and few "
+        "data show it. Blank where this part is negative: there, knowing the noise makes the "
+        "prediction more certain.",
     ),
 }
+"""Layers of the first picture: the name and the explanation of each. A layer is the predictive mean
+or a part of the predictive variance."""
 
 
 def write_report(
@@ -56,11 +60,25 @@ def write_report(
     title: str = "What the models say together",
     progress: Callable[[int], object] = lambda n: None,
 ) -> None:
-    """Write the page for the rows of X, or for the training rows."""
+    """Write a report about a fitted model as one HTML page.
+
+    Parameters
+    ----------
+    model : BNERegressor
+        Fitted to a frame, with experts that are columns of the frame.
+    path : str or Path
+        The file to write.
+    X : DataFrame, optional
+        Rows to show; by default the training rows.
+    title : str
+        Heading of the page.
+    progress : function, optional
+        Called with the number of rows whenever some rows are predicted.
+    """
     observed, y = training_frame(model)
     shown = observed if X is None else X
     inputs = [str(model.feature_names_in_[i]) for i in model.columns_.inputs]
-    places = _report_figures.Places(shown[inputs], wide_table(model, shown, progress=progress))
+    places = Places(shown[inputs], wide_table(model, shown, progress=progress))
     page = (
         _environment()
         .get_template("report.html")
@@ -71,11 +89,11 @@ def write_report(
 
 
 def training_frame(model: BNERegressor) -> tuple[pd.DataFrame, Array]:
-    """The training rows as the model was given them, and the outcomes."""
+    """Return the training rows in their original units, and the outcomes."""
     if model.estimators_ or not hasattr(model, "feature_names_in_"):
         raise ValueError(
-            "A report needs experts that are columns of a frame; fit the model on a DataFrame of "
-            "their predictions."
+            "A report needs experts that are columns of a frame. Fit the model to a DataFrame that "
+            "holds their predictions."
         )
     scaling, posterior = model.scaling_, model.posterior_
     columns: dict[int, Array] = {}
@@ -98,21 +116,21 @@ def _environment() -> jinja2.Environment:
 
 def _context(
     model: BNERegressor,
-    places: _report_figures.Places,
+    places: Places,
     where: pd.DataFrame,
     observed: pd.DataFrame,
     y: Array,
 ) -> dict[str, Any]:
+    """Return all that the template shows."""
     law = model.predict_distribution(observed)
     u = law.cdf(y)
     layers = [
         {"name": name, "text": text, "figure": _report_figures.layer(key, places, where, y)}
         for key, (name, text) in LAYERS.items()
-        if f"variance_{key}" not in places.answers
-        or _informative(places.answers[f"variance_{key}"])
+        if key == "mean" or np.any(places.variance(key) != 0)
     ]
     weights = model.explain_weights()
-    epistemic = places.answers["variance_epistemic"].sum() / places.answers["variance_total"].sum()
+    epistemic = places.variance("epistemic").sum() / places.variance("total").sum()
     error = float(np.sqrt(np.mean((law.mean() - y) ** 2)))
     return {
         "lead": f"{len(weights)} models of one quantity, combined on {model.n_rows_:,} "
@@ -124,7 +142,7 @@ def _context(
             (f"{epistemic:.0%}", "of the uncertainty is lack of knowledge"),
         ],
         "layers": layers,
-        "bias_text": _bias_text(places.answers),
+        "bias_text": _bias_text(places.prob_too_low),
         "weights_text": _weights_text(weights),
         "calibration_text": _calibration_text(u),
         "health": _health(model),
@@ -143,51 +161,51 @@ def _context(
     }
 
 
-def _informative(values: pd.Series) -> bool:
-    return bool(np.any(values != 0))
-
-
 def _json(value: Any) -> str:
-    """JSON that is safe within a script element."""
+    """Return JSON that is safe within a script element of the page."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _bias_text(answers: pd.DataFrame) -> str:
-    p = answers["prob_models_too_low"]
+def _bias_text(p: pd.Series) -> str:
+    """Explain the picture of the bias; p is the probability that the models are too low."""
     low, high = float(np.mean(p >= 0.95)), float(np.mean(p <= 0.05))
     if low == high == 0:
-        found = "Nowhere is a bias that all models share certain (probability 95%)."
+        found = "At no place is a bias of the models certain (with a probability of 95%)."
     else:
         found = (
             f"The models are too low at {low:.0%} of the places and too high at {high:.0%}, each "
             "with a probability of at least 95%."
         )
     return (
-        "Near 1 the weighted models are surely too low, near 0 too high, near ½ nothing is known. "
-        + found
+        "A value near 1 means that the weighted models are almost certainly too low, near 0 that "
+        "they are too high; near ½ the direction is unknown. " + found
     )
 
 
 def _weights_text(weights: pd.DataFrame) -> str:
+    """Explain the picture of the weights, and name the models whose weights are positive."""
     clear = weights.index[(weights["lower"] > 0)].tolist()
     words = ", ".join(str(n) for n in clear) if clear else "none"
     return (
-        "A weight of 0 means that a model adds nothing to the others; the bar holds nine tenths of "
-        f"the probability. Surely positive: {words}."
+        "A model with a weight of 0 adds nothing to the others. The bar is the 90% interval of the "
+        f"weight. Weights that are almost certainly positive: {words}."
     )
 
 
 def _calibration_text(u: Array) -> str:
+    """Explain the pictures of the calibration; u is the predictive CDF at each observation."""
     covered = float(np.mean(np.abs(u - 0.5) <= 0.45))
     return (
-        "If the probabilities are right, the bars are level and the line follows the diagonal. The "
-        f"90% interval holds {covered:.0%} of the observations. These observations were used to "
-        "fit the model, which flatters it; `bne evaluate` scores observations it has not seen."
+        "If the probabilities are right, all bars are about equally high and the line follows the "
+        f"diagonal. The 90% interval holds {covered:.0%} of the observations. The model was fitted "
+        "to these observations, so this is too favourable. `bne evaluate` scores observations that "
+        "the model has not seen."
     )
 
 
 def _health(model: BNERegressor) -> dict[str, str]:
+    """Return the verdict on the sampler: good, doubtful or bad."""
     table = model.diagnostics()
     r_hat, ess = table["r_hat"].max(), table[["ess_bulk", "ess_tail"]].min(axis=None)
     divergences = table.attrs["divergences"]
@@ -200,13 +218,14 @@ def _health(model: BNERegressor) -> dict[str, str]:
     if r_hat <= 1.05 and ess >= 100:
         return {
             "color": "doubtful",
-            "title": "The computation is good enough for a look",
+            "title": "The computation is good enough for a first look",
             "text": text,
         }
     return {"color": "bad", "title": "The computation needs more draws", "text": text}
 
 
 def _diagnostic_rows(model: BNERegressor) -> list[list[str]]:
+    """Return the table of the sampler's diagnostics."""
     rows = []
     for name, row in model.diagnostics().iterrows():
         cells = [f"{row['mean']:.3g}", f"{row['sd']:.3g}", f"{row['ess_bulk']:.0f}"]
@@ -215,12 +234,13 @@ def _diagnostic_rows(model: BNERegressor) -> list[list[str]]:
 
 
 def _settings(model: BNERegressor) -> list[tuple[str, str]]:
+    """Return the model's parameters and the versions of the packages."""
     parameters = model.get_params(deep=False)
     rows = [(name, str(value)) for name, value in parameters.items()]
     rows += [("bne", __version__), ("Python", platform.python_version())]
     for package in ("jax", "numpy", "scipy", "scikit-learn"):
         try:
             rows.append((package, version(package)))
-        except PackageNotFoundError:  # vendored, or a build without metadata
+        except PackageNotFoundError:  # installed without metadata
             continue
     return rows
