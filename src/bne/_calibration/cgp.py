@@ -119,6 +119,7 @@ class ConstrainedGP:
     def log_link(self, s: Any, xp: Any = np) -> Any:
         """Find the log of the slope with its smooth floor."""
         z = s / FLOOR
+        # below -30 the log of softplus(z) is z to 1e-13
         softplus = xp.logaddexp(xp.maximum(z, -30.0), 0.0)
         return np.log(FLOOR) + xp.where(z < -30.0, z, xp.log(softplus))
 

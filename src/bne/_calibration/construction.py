@@ -126,6 +126,7 @@ def cosines(construction: Construction, t: Any, xp: Any = np) -> Any:
 
 def moments(construction: Construction, orders: tuple[int, ...]) -> Array:
     """Integrate ``t^k psi(t)`` under N(0, 1), for the k in `orders`: (k, M)."""
+    # a fine trapezoid rule: beyond 12 standard deviations N(0, 1) has no mass in float64
     t = np.linspace(-12.0, 12.0, 4801)
     weights = np.exp(-0.5 * t**2) / np.sqrt(2.0 * np.pi) * (t[1] - t[0])
     return (weights * t ** np.asarray(orders)[:, None]) @ cosines(construction, t)

@@ -31,6 +31,7 @@ MAX_ITERATIONS = 100
 """Limit on the steps of Newton's method with halvings. About six steps are needed."""
 
 TINY = np.finfo(np.float64).tiny
+"""Smallest normal number: a lower bound that keeps divisors and logarithms finite."""
 
 
 class Moments(NamedTuple):

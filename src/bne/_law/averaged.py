@@ -49,6 +49,7 @@ MAX_ITERATIONS = 50
 """Limit on the steps of Newton's method. A halving at every step would also end within it."""
 
 TINY = np.finfo(np.float64).tiny
+"""Smallest normal number: a lower bound that keeps divisors and logarithms finite."""
 
 
 class AveragedDistribution(Law):
@@ -156,6 +157,7 @@ class AveragedDistribution(Law):
         for law in self._laws:
             q = law.ppf(levels)
             quantiles += q / len(self._laws)
+            # the bound of 500 keeps exp finite where a law has hardly any density
             slopes += np.exp(np.minimum(log_phi - law.logpdf(q), 500.0)) / len(self._laws)
         return quantiles, slopes
 

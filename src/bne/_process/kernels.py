@@ -7,6 +7,7 @@ import numpy as np
 from bne._base.typing import Array
 
 KernelFunction = Callable[[Array], Array]
+"""A function that maps scaled distances r to correlations k(r)."""
 
 
 def _matern12(r: Array) -> Array:

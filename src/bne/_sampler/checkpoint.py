@@ -66,6 +66,7 @@ class Checkpoint(NamedTuple):
 
 
 NO_CHECKPOINT = Checkpoint()
+"""A checkpoint that stores nothing."""
 
 
 def open_checkpoint(

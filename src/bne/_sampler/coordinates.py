@@ -12,6 +12,7 @@ from scipy import optimize
 from bne._base.typing import Array
 
 LogDensity = Callable[[Any, Any], Any]
+"""A log density: a function of the position and the data."""
 
 
 class LowRank(NamedTuple):

@@ -36,6 +36,7 @@ FITTED = ("expert_names_", "columns_", "n_rows_", "scaling_", "posterior_", "wei
 """Fitted attributes of the model that a file holds."""
 
 DESCRIPTION, ESTIMATORS = "model.json", "estimators.skops"
+"""Names of the members with the description and with fitted regressors."""
 
 
 def save(model: Any, path: str | Path, *, include_estimators: bool = False) -> None:
