@@ -19,6 +19,8 @@ than mu. They weight each row by a rough estimate of the precision of its noise.
 The prior has two conditions. Location belongs to delta, as in the paper. And sigma_eps is about the
 scale of the noise (`GAUGE`), which the paper does not ask. Without it a posterior of many rows has
 a second region, where sigma_eps is twice as large and G undoes it.
+
+In this file ``data.F`` is the matrix of the experts' predictions at the training rows, not a CDF.
 """
 
 from typing import Any, NamedTuple

@@ -1,6 +1,7 @@
 """The Gaussian stages, ensemble (Eq. 1) and additive (Eq. 2).
 
-The hyperparameters are sampled by HMC, and then the terms of the mean are drawn in closed form.
+The hyperparameters are sampled by HMC, and then the terms of the mean are drawn in closed form. In
+this file ``data.F`` is the matrix of the experts' predictions at the training rows, not a CDF.
 """
 
 from collections.abc import Sequence
