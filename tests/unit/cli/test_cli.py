@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 import bne
 from bne._answers import table as _table
 from bne._answers.columns import QUANTILES
-from bne.cli import _files, app, commands, tasks
+from bne.cli import _commands, _files, _tasks, app
 from bne.datasets import make_wave_1d
 from conftest import shifted
 
@@ -256,8 +256,8 @@ def test_bad_inputs_give_one_clear_line(folder):
 
 
 def test_default_quantiles_are_those_of_the_table():
-    default = inspect.signature(commands.predict).parameters["quantiles"].default
-    assert tuple(tasks.split_levels(default)) == QUANTILES
+    default = inspect.signature(_commands.predict).parameters["quantiles"].default
+    assert tuple(_tasks.split_levels(default)) == QUANTILES
 
 
 def test_usage_errors_have_their_own_code(folder):
