@@ -1,1 +1,1 @@
-"""What users ask of a fitted model: uncertainty, bias, weights, tables."""
+"""Answers of a fitted model to its user: uncertainty, bias, weights, tables."""

@@ -31,6 +31,7 @@ from bne._law.averaged import average_draws
 from bne._law.conditional import ConditionalDraws, chunks, conditional_draws
 
 STATISTICS = ("mean", "variance", "skewness", "modes", "median")
+"""Statistics of y given x that have a name. A quantile is asked for by its level."""
 
 
 class BiasDraws(NamedTuple):

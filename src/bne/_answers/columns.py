@@ -66,6 +66,7 @@ PART_TEXTS = {
     "structural_G": "Because the shape of the noise is not known exactly. It may be negative.",
     "hyperparameters": "Because scales and length-scales are not known exactly.",
 }
+"""Description of each part of the variance."""
 
 
 def columns(levels: Sequence[float] = QUANTILES) -> list[Column]:

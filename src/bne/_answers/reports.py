@@ -91,7 +91,10 @@ WORDS = {
     "skewness": ("noise skewed to the left", "noise skewed to the right"),
     "modes": ("no mode", "more than one mode"),
 }
+"""Words of the verdict on each statistic: for a negative and for a positive difference."""
+
 QUANTILE_WORDS = ("quantile below the Gaussian fit", "quantile above the Gaussian fit")
+"""Words of the verdict on the median and on quantiles."""
 
 
 @dataclass(frozen=True, eq=False)

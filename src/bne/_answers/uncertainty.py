@@ -27,8 +27,10 @@ from bne._law.conditional import ConditionalDraws, chunks, conditional_draws
 from bne._law.numerics import invert
 
 PARTS = ("parametric", "structural_delta", "structural_G", "hyperparameters")
+"""The four parts of the epistemic uncertainty."""
 
 NAMES = ("total", "aleatoric", "epistemic", *PARTS)
+"""All numbers that a decomposition reports."""
 
 CLOSED = ("parametric", "structural_delta", "hyperparameters")
 """The parts that the additive stage gives in closed form."""
@@ -218,6 +220,7 @@ MEASURES = {
     "entropy": (_entropy_full, _entropy_gaussian),
     "variance": (_variance_full, _variance_gaussian),
 }
+"""Functions of each measure, for the full stage and for the Gaussian stages."""
 
 
 def average_values(values: Sequence[Mapping[str, Array]], total: Array) -> dict[str, Array]:

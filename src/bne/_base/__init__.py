@@ -1,1 +1,1 @@
-"""What every layer uses: types, warnings, threads, files, linear algebra, priors, checks."""
+"""Tools for every layer: types, warnings, threads, files, linear algebra, priors, checks."""

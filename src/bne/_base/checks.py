@@ -1,4 +1,4 @@
-"""Checks of what scores are given: each says what was wrong, what was got and what to do."""
+"""Checks of the arguments of scores. Each error says what is wrong, what was got and what to do."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -7,7 +7,7 @@ from bne._base.typing import Array
 
 
 def check_outcomes(y: ArrayLike) -> Array:
-    """Finite y (N,)."""
+    """Return y as an array (N,); raise an error unless it is finite and not empty."""
     y = np.asarray(y, dtype=float)
     if y.ndim != 1 or y.size == 0:
         raise ValueError(
@@ -22,7 +22,7 @@ def check_outcomes(y: ArrayLike) -> Array:
 
 
 def check_shape(values: ArrayLike, shape: tuple[int, ...], name: str) -> Array:
-    """An array of exactly this shape: nothing is broadcast."""
+    """Return an array; raise an error unless it has exactly this shape (nothing is broadcast)."""
     values = np.asarray(values, dtype=float)
     if values.shape != shape:
         raise ValueError(
@@ -33,7 +33,7 @@ def check_shape(values: ArrayLike, shape: tuple[int, ...], name: str) -> Array:
 
 
 def check_no_nan(values: ArrayLike, name: str) -> Array:
-    """An array without NaN."""
+    """Return an array; raise an error if it holds NaN."""
     values = np.asarray(values, dtype=float)
     if np.isnan(values).any():
         raise ValueError(
@@ -43,7 +43,7 @@ def check_no_nan(values: ArrayLike, name: str) -> Array:
 
 
 def check_interval(y: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> tuple[Array, Array, Array]:
-    """Outcomes and the ends of their intervals, (N,) each."""
+    """Return outcomes and the ends of their intervals, (N,) each; raise an error if invalid."""
     y = check_outcomes(y)
     lower, upper = check_no_nan(lower, "lower"), check_no_nan(upper, "upper")
     check_shape(lower, y.shape, "lower")
@@ -57,7 +57,7 @@ def check_interval(y: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> tuple[Ar
 
 
 def check_levels(levels: ArrayLike, name: str) -> Array:
-    """Levels in (0, 1)."""
+    """Return levels as an array; raise an error unless all lie in (0, 1)."""
     levels = np.asarray(levels, dtype=float)
     outside = levels[~((levels > 0) & (levels < 1))]
     if outside.size:
@@ -66,7 +66,7 @@ def check_levels(levels: ArrayLike, name: str) -> Array:
 
 
 def check_grid(y_grid: ArrayLike, n_rows: int) -> Array:
-    """Values of y, increasing, for each of `n_rows` rows: (N, Q)."""
+    """Return a grid of values of y for each row, (N, Q); raise an error unless they increase."""
     y_grid = np.atleast_2d(np.asarray(y_grid, dtype=float))
     if y_grid.ndim != 2 or (len(y_grid) != n_rows and 1 not in (len(y_grid), n_rows)):
         raise ValueError(

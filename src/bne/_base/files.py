@@ -5,12 +5,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-UMASK = os.umask(0)  # it can only be read by setting it, which threads must not do
+# the mask can only be read by setting it, and threads must not do that: read it once
+UMASK = os.umask(0)
 os.umask(UMASK)
 
 
 class atomic:  # noqa: N801  used like a function
-    """Open a temporary file beside `path` for writing; it takes the name when all went well."""
+    """Open a temporary file beside `path` for writing; rename it to `path` if no error occurs."""
 
     def __init__(self, path: str | Path) -> None:
         self.path: Path = Path(path)
@@ -19,14 +20,16 @@ class atomic:  # noqa: N801  used like a function
         """Open the temporary file."""
         folder = self.path.absolute().parent
         if not folder.is_dir():
-            raise FileNotFoundError(f"There is no folder {str(folder)!r} to write to.")
+            raise FileNotFoundError(
+                f"There is no folder {str(folder)!r} to write to. Make it first."
+            )
         handle, name = tempfile.mkstemp(prefix=f".{self.path.name}.", dir=folder)
         self._temporary = Path(name)
         self._file = os.fdopen(handle, "wb")
         return self._file
 
     def __exit__(self, kind: Any, *error: Any) -> None:
-        """Flush to disk and rename; on an error remove what was written."""
+        """Write everything to disk and rename the file; after an error delete it."""
         if kind is None:
             self._file.flush()
             os.fsync(self._file.fileno())

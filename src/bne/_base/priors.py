@@ -1,6 +1,7 @@
-"""Inverse-Gamma priors on length-scales, half-Normal priors on scales.
+"""Inverse-Gamma priors of length-scales, and half-Normal priors of scales.
 
-All are sampled on the log scale; each density below includes that Jacobian.
+The sampler moves their logarithms. So each density below is that of the logarithm: it includes the
+Jacobian.
 """
 
 from typing import Any, NamedTuple
@@ -9,34 +10,37 @@ import numpy as np
 from scipy import optimize, stats
 
 TAIL = 0.01
-"""Prior mass of a length-scale below the data's spacing, and above its range."""
+"""Prior mass of a length-scale below the spacing of the data, and above their range.
+
+The data say little about length-scales outside these bounds; the prior keeps them unlikely.
+"""
 
 
 class InverseGamma(NamedTuple):
-    """Shape and rate of ``p(ell) ~ ell^(-shape - 1) exp(-rate / ell)``."""
+    """The prior density ``p(ell) ~ ell^(-shape - 1) exp(-rate / ell)`` of a length-scale."""
 
     shape: float
     rate: float
 
     def log_density(self, log_ell: Any, xp: Any = np) -> Any:
-        """Log density of log(ell), up to a constant."""
+        """Find the log density of log(ell), up to a constant."""
         return -self.shape * log_ell - self.rate * xp.exp(-log_ell)
 
     def quantile(self, q: float) -> float:
-        """Quantile of ell."""
+        """Find the quantile of ell at the level q."""
         return float(stats.invgamma.ppf(q, self.shape, scale=self.rate))
 
 
 def half_normal_log_density(log_sigma: Any, scale: float, xp: Any = np) -> Any:
-    """Log density of log(sigma) for sigma ~ HalfNormal(scale), up to a constant."""
+    """Find the log density of log(sigma) for sigma ~ HalfNormal(scale), up to a constant."""
     return log_sigma - 0.5 * (xp.exp(log_sigma) / scale) ** 2
 
 
 def fit_inverse_gamma(low: float, high: float, tail: float = TAIL) -> InverseGamma:
-    """Find the inverse Gamma with mass `tail` below `low` and above `high`.
+    """Find the inverse Gamma prior with mass `tail` below `low` and mass `tail` above `high`.
 
-    ``rate / ell ~ Gamma(shape, 1)``, so the ratio of its two quantiles fixes the shape. A prior
-    narrower than a factor of two between the tails is widened to it.
+    ``rate / ell`` has the distribution Gamma(shape, 1), so the ratio of its two quantiles fixes the
+    shape. If `high` is less than twice `low`, twice `low` is used instead.
     """
     high = max(high, 2.0 * low)
 
@@ -49,14 +53,14 @@ def fit_inverse_gamma(low: float, high: float, tail: float = TAIL) -> InverseGam
 
 
 class Priors(NamedTuple):
-    """Everything the prior of the Gaussian stages needs, in the model's units (sd(y) = 1).
+    """Priors of the hyperparameters of the Gaussian stages, in the model's units (sd(y) = 1).
 
     Attributes
     ----------
-    omega, delta, noise : float
-        Scales of the half-Normals on sigma_omega, sigma_delta, sigma_eps.
     ell : InverseGamma
-        On the length-scale of delta.
+        Prior of the length-scale of delta.
+    omega, delta, noise : float
+        Scales of the half-Normal priors of sigma_omega, sigma_delta and sigma_eps.
     """
 
     ell: InverseGamma
@@ -66,9 +70,9 @@ class Priors(NamedTuple):
 
 
 def length_scale_grid(prior: InverseGamma, n_nodes: int) -> np.ndarray:
-    """Equispaced log length-scales over the prior, with a spare node at each end.
+    """Make a grid of equispaced log length-scales over the prior, with a spare node at each end.
 
-    The upper end is ten times the prior's upper tail at the most: the features of longer
+    The upper end is at most ten times the upper 1% quantile of the prior. The features of longer
     length-scales are all alike, and beyond the grid its last node is used.
     """
     low = np.log(prior.quantile(5e-4))

@@ -1,4 +1,4 @@
-"""Hold BLAS to one thread where its matrices are small and many."""
+"""Limit BLAS to one thread, which is quicker for many small matrices."""
 
 import threading
 from collections.abc import Iterator
@@ -13,9 +13,10 @@ _limit: threadpool_limits | None = None
 
 @contextmanager
 def single_blas_thread() -> Iterator[None]:
-    """One BLAS thread while any fit is inside; the caller's setting when the last one leaves.
+    """Limit BLAS to one thread while any fit is inside, and restore the setting after the last.
 
-    The setting belongs to the process, so fits in threads must not each save and restore it.
+    The setting belongs to the whole process. So fits in several threads must not each save and
+    restore it: the first one saves it, and the last one restores it.
     """
     global _inside, _limit
     with _lock:

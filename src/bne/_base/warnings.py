@@ -1,5 +1,5 @@
-"""The one warning class for posteriors that cannot be trusted yet."""
+"""The warning about posteriors that cannot be trusted yet."""
 
 
 class SamplingWarning(UserWarning):
-    """The sampler's draws are not good enough; the message names the remedy."""
+    """A warning that the draws are not good enough. Its message names the remedy."""

@@ -1,4 +1,4 @@
-"""Features of the process h behind G: in x by feature points, in t by the construction."""
+"""Features of the process behind G: in x from feature points, in t from the construction."""
 
 from typing import NamedTuple
 
@@ -15,21 +15,31 @@ from bne._process.points import choose_points, spacing_and_range
 from bne._process.rotations import principal_rotations
 
 CALIBRATION_POINTS = 32
-"""Feature points of h in x: G varies slowly with x, and each point carries 16 coefficients."""
+"""Number of feature points of the process behind G in x.
+
+Each point has about 14 coefficients, so more points cost much time; fewer let G vary less with x.
+"""
 
 COORDINATE_ROWS = 50_000
-"""Rows at the most that h's features are made orthogonal on: those of all are not held at once."""
+"""Largest number of rows on which the features are made orthogonal.
+
+The features of more rows would take too much memory at once, and only coordinates depend on them.
+"""
 
 
 class CalibrationFeatures(NamedTuple):
-    """Features of h in x; without inputs h is the same everywhere.
+    """Features of the process behind G, in x and in t.
 
     Attributes
     ----------
     feature_map : FeatureMap or None
+        Features in x; None if there are no inputs, so that G is the same everywhere.
     ell_x : InverseGamma
+        Prior of the length-scale in x.
     basis : Basis
+        Basis in t.
     construction : Construction
+        The construction of G.
     """
 
     feature_map: FeatureMap | None
@@ -44,26 +54,26 @@ class CalibrationFeatures(NamedTuple):
 
     @property
     def grid_x(self) -> Array:
-        """Log length-scales in x."""
+        """Log length-scales in x at the nodes: (J,)."""
         if self.feature_map is None:
             return length_scale_grid(self.ell_x, N_NODES)
         return self.feature_map.log_ell
 
     def tabulate(self, x: Array) -> Array:
-        """Features (J, N, m_G)."""
+        """Find the features of N rows at every node: (J, N, m_G)."""
         if self.feature_map is None:
             return np.ones((N_NODES, len(x), 1))
         return self.feature_map.tabulate(x)
 
     def within(self, log_ell_x: Array) -> "CalibrationFeatures":
-        """With the nodes that these length-scales in x need."""
+        """Keep only the nodes that these length-scales in x need."""
         if self.feature_map is None:
             return self
         nodes = nodes_between(log_ell_x, self.grid_x)
         return self._replace(feature_map=self.feature_map.within(nodes))
 
     def virtual(self) -> Array:
-        """Features at their own points (J, m_G, m_G)."""
+        """Find the features at their own points, at every node: (J, m_G, m_G)."""
         if self.feature_map is None:
             return np.ones((N_NODES, 1, 1))
         return self.feature_map.tabulate(self.feature_map.points)
@@ -72,7 +82,7 @@ class CalibrationFeatures(NamedTuple):
 def make_calibration(
     construction: Construction, x: Array, relevance: Array, seed: int, has_residual: bool
 ) -> CalibrationFeatures:
-    """Choose the feature points of h, and the prior of its length-scale in x from their spacing."""
+    """Choose the feature points in x, and the prior of the length-scale from their spacing."""
     basis = construction.make_basis(has_residual)
     if x.shape[1] == 0:
         return CalibrationFeatures(None, InverseGamma(2.0, 1.0), basis, construction)
@@ -89,7 +99,10 @@ def make_calibration(
 
 
 def products_in_t(construction: Construction, basis: Basis) -> tuple[Array, Array]:
-    """Squares of b(t), and its products with the offset at sigma_G = 1, under N(0, 1): (J, P)."""
+    """Integrate the squares of b(t), and its products with the offset, under phi: (J, P) each.
+
+    The offset is that at sigma_G = 1.
+    """
     t, weights = quadrature()
     b = cosines(construction, t) @ basis.roots
     offset = construction.offset(b, 1.0)
@@ -97,6 +110,6 @@ def products_in_t(construction: Construction, basis: Basis) -> tuple[Array, Arra
 
 
 def roots_at(basis: Basis, log_ell_t: Array) -> Array:
-    """Roots T of every draw: (S, M, P)."""
+    """Find the roots T in every draw: (S, M, P)."""
     first, weights = interpolation(log_ell_t, basis.log_ell)
     return np.einsum("sj,sjmp->smp", weights, basis.roots[first[:, None] + np.arange(4)])

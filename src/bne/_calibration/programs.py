@@ -1,4 +1,4 @@
-"""Compiled programs: moments, tables, quantiles and divergences of draws of the ratio."""
+"""Compiled programs that find moments, tables, quantiles and divergences of draws of the ratio."""
 
 from typing import Any, NamedTuple
 
@@ -22,23 +22,27 @@ from bne._calibration.construction import Construction
 from bne._calibration.tables import Tables, hermite, hermite_integral
 
 FAR = 200.0
-"""|t| beyond which no draw has mass that a level of 1e-12 could see: r(L) is below 1e5."""
+"""No draw has a mass of 1e-12 or more beyond this |t|, if r(L) is below 1e5.
+
+Quantiles are sought between -FAR and FAR.
+"""
 
 MAX_ITERATIONS = 100
-"""Of Newton's method with halvings; about six are needed."""
+"""Limit on the steps of Newton's method with halvings. About six steps are needed."""
 
 TINY = np.finfo(np.float64).tiny
+"""Smallest normal number: a lower bound that keeps divisors and logarithms finite."""
 
 
 class Moments(NamedTuple):
-    """Of S draws at n rows, (S, n) each.
+    """Moments of t in S draws at n rows.
 
     Attributes
     ----------
-    log_Z
-        Log normaliser.
-    mean, variance, skewness, entropy
-        Of t.
+    log_Z : (S, n)
+        Log normaliser of the ratio.
+    mean, variance, skewness, entropy : (S, n)
+        Moments and differential entropy of t.
     """
 
     log_Z: Array
@@ -49,7 +53,21 @@ class Moments(NamedTuple):
 
 
 class OnNodes(NamedTuple):
-    """The ratio on the nodes: relative to its largest value, and what goes with it."""
+    """The ratio on the nodes of the quadrature, in S draws at n rows.
+
+    Attributes
+    ----------
+    h : (S, n, Q)
+        Log of the ratio, relative to its largest value.
+    slope : (S, n, Q)
+        Its derivative in t.
+    top : (S, n, 1)
+        Log of the largest value, before normalisation.
+    r : (S, n, Q)
+        The ratio, relative to its largest value.
+    sums : (S, n, 5)
+        The integrals of `quadrature`, before normalisation.
+    """
 
     h: Any
     slope: Any
@@ -59,7 +77,7 @@ class OnNodes(NamedTuple):
 
 
 def _on_nodes(series: Any, construction: Construction) -> OnNodes:
-    """Log of the ratio, its slope in t, and its moments up to the normaliser."""
+    """Evaluate the ratio on the nodes from the cosine series of s (S, n, L)."""
     t, weights = quadrature()
     order = np.arange(series.shape[2])[:, None]
     angle, turn = construction.angle(t), construction.angle_slope(t)
@@ -72,6 +90,7 @@ def _on_nodes(series: Any, construction: Construction) -> OnNodes:
 
 
 def _moments(on: OnNodes) -> Moments:
+    """Find the moments of t by quadrature."""
     _, mean, square, cube, surprise = jnp.moveaxis(on.sums / on.sums[:, :, :1], 2, 0)
     Z = on.sums[:, :, 0]
     variance = square - mean**2
@@ -85,6 +104,10 @@ def _moments(on: OnNodes) -> Moments:
 
 
 def _tabulate(on: OnNodes) -> Tables:
+    """Tabulate the density and the CDF of t.
+
+    The slopes of the density are limited, so that the cubic between two nodes is never negative.
+    """
     t = quadrature()[0]
     r = on.r / on.sums[:, :, :1]
     density = r * np.exp(log_base(t))[None, None]
@@ -100,9 +123,10 @@ def _tabulate(on: OnNodes) -> Tables:
 
 
 def _running_sums(a: Any) -> Any:
-    """Cumulative sums along the last axis by products with triangles, within and between groups.
+    """Find cumulative sums along the last axis, by products with triangular matrices.
 
-    XLA's own take three times as long.
+    Sums are taken within groups, and then over groups. XLA's own function takes three times as
+    long.
     """
     size = next(k for k in (10, 8, 5, 4, 2, 1) if a.shape[-1] % k == 0)
     groups = a.reshape(*a.shape[:-1], -1, size)
@@ -113,20 +137,24 @@ def _running_sums(a: Any) -> Any:
 
 @jax.jit
 def moments_of(series: Any, construction: Construction) -> Moments:
+    """Find the moments of t from the cosine series of s (S, n, L)."""
     return _moments(_on_nodes(series, construction))
 
 
 @jax.jit
 def tables_of(series: Any, construction: Construction) -> Tables:
+    """Tabulate the density and the CDF of t from the cosine series of s (S, n, L)."""
     return _tabulate(_on_nodes(series, construction))
 
 
 @jax.jit
 def mixture_quantiles(rows: tuple[Any, Any, Any], sigma: Any, construction: Construction) -> Any:
-    """By Newton's method, from the quantiles of a Gaussian with the mixture's moments: (Q, n).
+    """Find quantiles of the mixture of all draws (Q, n), and the moments of t.
 
-    Where a step would leave what is known to hold the quantile, that is halved instead. The moments
-    of t come along.
+    Newton's method starts at the quantiles of a Gaussian with the mixture's mean and variance. If a
+    step would leave the interval that is known to hold the quantile, its midpoint is taken instead.
+
+    `rows` holds the cosine series (S, n, L), mu (S, n) and the levels (Q, n).
     """
     series, mu, levels = rows[0], rows[1], rows[2].T
     on = _on_nodes(series, construction)
@@ -146,7 +174,7 @@ def mixture_quantiles(rows: tuple[Any, Any, Any], sigma: Any, construction: Cons
         low, high = jnp.where(excess < 0, y, low), jnp.where(excess < 0, high, y)
         newton = y - excess / jnp.maximum(f, TINY)
         inside = (newton > low) & (newton < high)
-        # the step squares what is missing
+        # the next step squares the error: from 1e-5 it goes to 1e-10
         near = jnp.abs(excess) < 1e-5 * jnp.minimum(levels, 1.0 - levels)
         y = jnp.where(inside, newton, jnp.where(near, y, 0.5 * (low + high)))
         return i + 1, y, low, high, jnp.any(~near)
@@ -160,6 +188,10 @@ def mixture_quantiles(rows: tuple[Any, Any, Any], sigma: Any, construction: Cons
 
 @jax.jit
 def divergences_of(rows: tuple[Any, Any, Any], sigma: Any, construction: Construction) -> Any:
+    """Find the divergence KL of each draw's law of y from their average: (S, n).
+
+    `rows` holds the cosine series (S, n, L), mu (S, n) and the ends (2, n) of the grid in y.
+    """
     series, mu, (low, high) = rows
     y, step = equispaced(low, high, jnp)
     t = (y[None] - mu[:, :, None]) / sigma[:, None, None]
@@ -168,13 +200,13 @@ def divergences_of(rows: tuple[Any, Any, Any], sigma: Any, construction: Constru
 
 
 def _laws(t: Any, tables: Tables) -> tuple[Any, Any]:
-    """CDF and density of t (S, n, Q) in every draw, as `Tables.cdf` and `Tables.pdf` have them."""
+    """Find the CDF and the density of t (S, n, Q) in every draw, as `Tables` does, but compiled."""
     S, n, nodes, width = tables.nodes.shape
     position = jnp.clip((t + HALF_WIDTH) / NODE_SPACING, 0.0, nodes - 1.000001)
     node = position.astype(jnp.int32)
     pick = jax.vmap(lambda row, at: jax.lax.dynamic_slice(row, (at,), (2 * width,)), (None, 0))
     cell = jax.vmap(jax.vmap(pick))(tables.nodes.reshape(S, n, -1), width * node)
-    # kept apart from the look-up, the arithmetic is vectorised
+    # the barrier keeps the look-up apart from the arithmetic, which is then vectorised
     p0, m0, mass, p1, m1, _ = jnp.moveaxis(jax.lax.optimization_barrier(cell), 3, 0)
     outside, lower = jnp.abs(t) > HALF_WIDTH, t < 0
     r = jnp.where(lower, tables.ends[:, :, :1], tables.ends[:, :, 1:])

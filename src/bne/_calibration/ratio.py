@@ -1,11 +1,12 @@
-"""Draws of the ratio r(t | x) = dG/du: log density, CDF and moments in the coordinate t.
+"""Draws of the ratio r(t | x) = dG/du (Eq. 3): log density, CDF and moments of t.
 
-The ratio's predictor is kept as a cosine series, exact at any t. The CDF is the integral of a cubic
-interpolant of the density on the quadrature nodes, with slopes limited so that the interpolant is
-never negative: in every draw and at every x a CDF, whatever the coefficients.
+The function s behind the ratio is stored as a cosine series, which is exact at any t. The CDF is
+the integral of a cubic interpolant of the density between the nodes of the quadrature. The slopes
+of the interpolant are limited, so that it is never negative. So the CDF increases from 0 to 1 in
+every draw and at every x, whatever the coefficients are.
 
-Moments and quantiles come from compiled programs that see a block of rows and keep no table; the
-CDF at given values reads tables, which are made when they are first asked for.
+Moments and quantiles come from compiled programs, which work on a block of rows and keep no table.
+The CDF at given values reads tables, which are made when they are first needed.
 """
 
 from collections.abc import Callable
@@ -24,10 +25,13 @@ from bne._calibration.programs import FAR, TINY, Moments
 from bne._calibration.tables import Tables
 
 BLOCK = 2
-"""Rows that a compiled program sees at a time: few, so that their tables stay in the cache."""
+"""Rows in one call of a compiled program: few, so that their tables fit into the cache."""
 
 ROW_ELEMENTS = 125
-"""Weight of a draw at a row where chunks are made: 32 rows of 1,000 draws take some 100 MB."""
+"""Memory of a draw at a row, in numbers, by which chunks are made.
+
+32 rows of 1,000 draws then make a chunk, which takes about 100 MB.
+"""
 
 
 class Ratio:
@@ -37,7 +41,7 @@ class Ratio:
     ----------
     construction : Construction
     series : (S, n, L)
-        Cosine coefficients of the predictor s.
+        Coefficients of the cosine series of s.
     """
 
     def __init__(self, construction: Construction, series: Array) -> None:
@@ -55,17 +59,18 @@ class Ratio:
         return in_blocks(programs.tables_of, self.series, self.construction)
 
     def cdf(self, t: Array, row: Integers) -> Array:
-        """CDF of t (S, k), the k-th column at row[k]."""
+        """Find the CDF at t (S, k), where column i belongs to row[i]."""
         return self.tables.cdf(t, row)
 
     def pdf(self, t: Array, row: Integers) -> Array:
-        """Density of t (S, k), the derivative of `cdf`; quicker than `log_ratio`."""
+        """Find the density of t at t (S, k): the derivative of `cdf`, quicker than `log_ratio`."""
         return self.tables.pdf(t, row)
 
     def log_ratio(self, t: Array, row: Integers) -> Array:
-        """Log r at t (S, k), the k-th column at row[k]: Clenshaw's sum of the series.
+        """Find log r at t (S, k), where column i belongs to row[i], by Clenshaw's summation.
 
-        Where the link has kinks that no quadrature sees, the derivative of `cdf` is used instead.
+        If the link may have kinks that the quadrature does not see, the derivative of `cdf` is used
+        instead, so that the density and the CDF agree.
         """
         if self.construction.has_kinks:
             return self._log_ratio_of_cdf(t, row)
@@ -78,13 +83,14 @@ class Ratio:
         return self.construction.log_link(s) - self.moments.log_Z[:, row]
 
     def _log_ratio_of_cdf(self, t: Array, row: Integers) -> Array:
+        """Find log r from the derivative of `cdf`."""
         inside = np.log(np.maximum(self.pdf(t, row), TINY)) - log_base(t)
         ends = np.log(np.maximum(self.tables.ends[:, row], TINY))
         beyond = np.where(t < 0, ends[:, :, 0], ends[:, :, 1])
         return np.where(np.abs(t) > HALF_WIDTH, beyond, inside)
 
     def ppf(self, u: Array, draw: Integers, row: Integers) -> Array:
-        """Quantiles of t at levels u, one draw and one row each; all of one shape."""
+        """Find quantiles of t at levels u, each in its own draw and row (arrays of one shape)."""
 
         def excess(t: Array, u: Array, draw: Integers, row: Integers) -> Array:
             one = Tables(*(a[draw, row][None] for a in self.tables))
@@ -95,7 +101,7 @@ class Ratio:
         return elementwise.find_root(excess, ends, args=levels).x.reshape(u.shape)
 
     def mixture_quantiles(self, mu: Array, sigma: Array, levels: Array) -> Array:
-        """Quantiles of the average over draws of the laws of ``mu + sigma t``.
+        """Find quantiles of the average, over the draws, of the laws of ``mu + sigma t``.
 
         Parameters
         ----------
@@ -110,7 +116,7 @@ class Ratio:
         return found.T
 
     def divergences(self, mu: Array, sigma: Array, low: Array, high: Array) -> Array:
-        """Of the law of ``mu + sigma t`` of each draw from the average over draws: (S, n).
+        """Find the divergence KL of each draw's law of ``mu + sigma t`` from their average: (S, n).
 
         Parameters
         ----------
@@ -125,29 +131,31 @@ class Ratio:
 def make_ratio(
     construction: Construction, coefficients: Array, roots: Array, sigma_G: Array
 ) -> Ratio:
-    """Draws of the ratio from those of its process.
+    """Make draws of the ratio from draws of the process behind it.
 
     Parameters
     ----------
     construction : Construction
     coefficients : (S, n, P)
-        Of b(t), sigma_G included.
+        Coefficients of b(t), sigma_G included.
     roots : (S, M, P)
-        ``T(ell_t)``: b(t) = T^T psi(t).
+        Roots ``T(ell_t)``, where ``b(t) = T^T psi(t)``.
     sigma_G : (S,)
+        Amplitude of the process.
     """
     return Ratio(construction, construction.series(coefficients, roots, sigma_G))
 
 
 def in_blocks(function: Callable[..., Any], rows: Any, *shared: Any) -> Any:
-    """Apply a compiled function to `BLOCK` rows at a time, the last one repeated at the end.
+    """Apply a compiled function to `BLOCK` rows at a time, and join the answers.
 
-    Blocks have one shape, so that it is compiled once whatever the number of rows.
+    If the last block is too short, its last row is repeated. So all blocks have the same shape, and
+    the function is compiled once for any number of rows.
 
     Parameters
     ----------
     rows : array or tree of arrays
-        The second axis is that of rows, in the answer too.
+        Arrays whose second axis counts rows, as that of the answer does.
     """
     n = jax.tree.leaves(rows)[0].shape[1]
     pieces = []
@@ -155,7 +163,7 @@ def in_blocks(function: Callable[..., Any], rows: Any, *shared: Any) -> Any:
         for first in range(0, n, BLOCK):
             kept = np.minimum(np.arange(first, first + BLOCK), n - 1)
             block = jax.tree.map(lambda a, kept=kept: a[:, kept], rows)
-            # what is repeated goes here, not at the end: look-ups would copy a cut array every time
+            # repeated rows are cut off here: look-ups in an array that is cut later would copy it
             real = slice(n - first)
             answer = function(block, *shared)
             pieces.append(jax.tree.map(lambda a, real=real: np.asarray(a)[:, real], answer))

@@ -1,4 +1,4 @@
-"""Constructions of G by name; a new one is a line here and a file of its own."""
+"""The constructions of G by name. To add one, add a line here and a file with the class."""
 
 from importlib import import_module
 
@@ -8,7 +8,7 @@ HOMES = {
     "logistic": ("bne._calibration.logistic", "Logistic"),
     "cgp": ("bne._calibration.cgp", "ConstrainedGP"),
 }
-"""Module and class of each: a construction is imported when it is first asked for."""
+"""Module and class of each construction, which is imported when it is first needed."""
 
 
 def construction(name: str) -> Construction:

@@ -1,1 +1,1 @@
-"""Rows to posterior draws: what is chosen, the densities, the stages, the shards."""
+"""From rows to posterior draws: the design, the densities, the stages, the shards."""

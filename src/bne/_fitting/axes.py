@@ -1,6 +1,8 @@
-"""Axes of the experts on the training rows, and features clear of them: for coordinates only.
+"""Axes of the experts' predictions, and features from which these axes are removed.
 
-Products are weighted by the rows' precision.
+They serve only to find good coordinates for the sampler: the posterior does not depend on them. All
+products are weighted by the precision of the rows. In this file F is the matrix of the experts'
+predictions at the training rows, (n, K), and not a CDF.
 """
 
 import numpy as np
@@ -10,9 +12,10 @@ from bne._data.places import Places
 
 
 def expert_axes(F: Array, weights: Array) -> tuple[Array, Array, Array]:
-    """E, s and U with ``F U = E sqrt(s)`` and ``E^T D E = I``, D the rows' weights.
+    """Find E, s and U with ``F U = E sqrt(s)`` and ``E^T D E = I``.
 
-    Directions that the experts do not span have s = 0 and a zero column in E.
+    F (n, K) holds the experts' predictions at the training rows, and D is the diagonal matrix of
+    the rows' weights. A direction that the experts do not span has s = 0 and a zero column in E.
     """
     s, U = np.linalg.eigh((F * weights[:, None]).T @ F)
     spanned = s > 1e-12 * np.max(s, initial=0.0)
@@ -23,10 +26,11 @@ def expert_axes(F: Array, weights: Array) -> tuple[Array, Array, Array]:
 def without_experts(
     table: Array, E: Array, weights: Array, places: Places, share: float = 1.0
 ) -> Array:
-    """Weighted features (J, U, m) less this share of what the experts can express.
+    """Subtract from features (J, U, m) a share of what the experts can express.
 
-    With D the rows' weights, products of the answer's columns are those of ``sqrt(D) (I - share E
-    E^T D) a`` at the rows.
+    The result has one row for each place. Products of its columns equal those of
+    ``sqrt(D) (I - share E E^T D) a`` at the rows, where D is the diagonal matrix of the rows'
+    weights and a is a column of the features.
     """
     seen, size, _ = np.linalg.svd(places.folded(E, weights), full_matrices=False)
     left = 1.0 - share * (2.0 - share) * size**2

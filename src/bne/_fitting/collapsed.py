@@ -1,7 +1,9 @@
-"""The collapsed posterior of the hyperparameters of stages 1 and 2 (paper Eqs. 1 and 2).
+"""The collapsed posterior of the hyperparameters, in the stages ensemble and additive.
 
-The terms of the mean are integrated out, and the likelihood is read off a spectral table in
-O(m K^2) (`log_marginal`). Stage 1 is stage 2 with no features.
+The terms of the mean are integrated out of Eqs. (1) and (2). The likelihood that is left is read
+off a spectral table in O(m K^2) (`log_marginal`). The stage ensemble is the stage additive without
+features. In this file F is the matrix of the experts' predictions at the training rows, (n, K), and
+not a CDF.
 """
 
 from typing import Any, NamedTuple
@@ -20,14 +22,17 @@ from bne._sampler.coordinates import Laplace
 
 
 class SpectralTable(NamedTuple):
-    """What the marginal likelihood needs, at every node of the length-scale grid.
+    """All quantities that the marginal likelihood needs, at every node of the length-scale grid.
 
-    With the thin SVD ``A_j = U_j diag(s_j) W_j^T`` and ``T = [F, y]``.
+    The features at node j have the thin SVD ``A_j = U_j diag(s_j) W_j^T``, and ``T = [F, y]`` holds
+    the experts' predictions and the outcomes.
 
     Attributes
     ----------
-    log_ell : (J,) grid.
-    s2 : (J, r) squared singular values of the features.
+    log_ell : (J,)
+        Log length-scales of the nodes.
+    s2 : (J, r)
+        Squared singular values of the features.
     projected : (J, r, K + 1)
         ``U_j^T T``.
     rest : (J, K + 1, K + 1)
@@ -43,7 +48,7 @@ class SpectralTable(NamedTuple):
     n_rows: Any
 
     def repeated(self, times: float) -> "SpectralTable":
-        """The table of the same rows, each so many times: the likelihood to that power."""
+        """Return the table of rows that are each repeated so many times."""
         return SpectralTable(
             self.log_ell,
             times * self.s2,
@@ -56,10 +61,10 @@ class SpectralTable(NamedTuple):
 def spectral_table(
     F: Array, y: Array, table: Array, log_ell: Array, rank: int, places: Places | None = None
 ) -> SpectralTable:
-    """Decompose the features (J, U, m) at every node, padded with zeros to `rank` directions.
+    """Decompose the features (J, U, m) at every node, and pad with zeros to `rank` directions.
 
-    A zero direction has ``s = 0`` and no projection: it does not change the likelihood, so that
-    data sets of nearby sizes share one compiled program.
+    A padded direction has ``s = 0`` and no projection, so it does not change the likelihood. Padded
+    tables have the same shape, so that data sets of similar size share one compiled program.
     """
     T = np.column_stack([F, y])
     n, k = T.shape
@@ -76,7 +81,7 @@ def spectral_table(
 
 
 def _spectrum(A: Array, T: Array) -> tuple[Array, Array]:
-    """Squared singular values of A and ``U^T T``, from the smaller of A^T A and A A^T."""
+    """Find the squared singular values of A and ``U^T T``, from the smaller of A^T A and A A^T."""
     if A.shape[1] == 0:
         return np.zeros(0), np.zeros((0, T.shape[1]))
     if A.shape[0] < A.shape[1]:
@@ -89,7 +94,10 @@ def _spectrum(A: Array, T: Array) -> tuple[Array, Array]:
 
 
 def _log_marginal_at_node(h: Hyperparameters, s2: Any, projected: Any, rest: Any, n: Any) -> Any:
-    """Log N(y | 0, sigma_omega^2 F F^T + sigma_delta^2 A A^T + sigma_eps^2 I), up to a constant."""
+    """Find log N(y | 0, sigma_omega^2 F F^T + sigma_delta^2 A A^T + sigma_eps^2 I) at a node.
+
+    A constant is left out.
+    """
     noise = noise_scale(h.log_sigma_eps, jnp) ** 2
     spectrum = jnp.exp(2.0 * h.log_sigma_delta) * s2 + noise
     # M = T^T D^{-1} T with D = sigma_delta^2 A A^T + sigma_eps^2 I
@@ -104,7 +112,10 @@ def _log_marginal_at_node(h: Hyperparameters, s2: Any, projected: Any, rest: Any
 
 
 def log_marginal(h: Hyperparameters, table: SpectralTable) -> Any:
-    """Collapsed log likelihood, interpolated between the four nearest length-scales."""
+    """Find the collapsed log likelihood (Eqs. 1 and 2).
+
+    It is interpolated between the four nearest length-scales of the grid.
+    """
     first, weights = interpolation(h.log_ell, table.log_ell, jnp)
     s2, projected, rest = (
         jax.lax.dynamic_slice_in_dim(a, first, 4) for a in (table.s2, table.projected, table.rest)
@@ -115,7 +126,7 @@ def log_marginal(h: Hyperparameters, table: SpectralTable) -> Any:
 
 
 def log_hyperprior(h: Hyperparameters, priors: Priors) -> Any:
-    """Log prior of the hyperparameters on the log scale."""
+    """Find the log prior density of the logarithms of the hyperparameters."""
     return (
         half_normal_log_density(h.log_sigma_omega, priors.omega, jnp)
         + half_normal_log_density(h.log_sigma_delta, priors.delta, jnp)
@@ -125,9 +136,10 @@ def log_hyperprior(h: Hyperparameters, priors: Priors) -> Any:
 
 
 def log_collapsed_density(z: Any, data: tuple[SpectralTable, Any, Priors, Laplace]) -> Any:
-    """Collapsed log posterior of the hyperparameters, in coordinates of unit scale.
+    """Find the collapsed log posterior of the hyperparameters at coordinates z of unit scale.
 
-    The second of `data` is the power to which the collapsed likelihood is raised.
+    `data` holds the spectral table, the power to which the collapsed likelihood is raised, the
+    priors, and the map from z to the hyperparameters.
     """
     table, power, priors, whitening = data
     h = Hyperparameters(*whitening(z))
@@ -135,10 +147,12 @@ def log_collapsed_density(z: Any, data: tuple[SpectralTable, Any, Priors, Laplac
 
 
 def excess_evidence(h: Hyperparameters, table: SpectralTable, power: float) -> Any:
-    """``power log m_1 - log m_power``: what raising the likelihood *given* theta does to h.
+    """Find ``power log m_1 - log m_power``, which corrects the evidence about h in a shard.
 
-    m_p is the marginal likelihood of rows that each count p times. Such rows look as if their noise
-    came again every time: they would have delta follow it. Adding this to the log posterior gives
-    the hyperparameters the evidence that the rows have.
+    m_p is the marginal likelihood of rows that each count p times. The likelihood of a shard given
+    theta is raised to a power, so its rows count several times. They look as if their noise
+    repeated itself, and the hyperparameters would make delta follow this noise. When this
+    difference is added to the log posterior, h gets the marginal likelihood of the plain rows,
+    raised to the power, instead.
     """
     return power * log_marginal(h, table) - log_marginal(h, table.repeated(power))

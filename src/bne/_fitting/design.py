@@ -1,4 +1,7 @@
-"""What is chosen before sampling, from all rows: the terms, their feature points and priors."""
+"""The design of a model: its terms, their feature points and priors, chosen from all rows.
+
+It is fixed before sampling begins.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -22,25 +25,35 @@ from bne._process.points import choose_points, spacing_and_range
 from bne._process.relevance import fit_relevance
 
 POINTS = 128
-"""Feature points of delta where every row has inputs of its own."""
+"""Number of feature points of delta if every row has its own inputs.
+
+The cost of a gradient grows with this number times the number of rows. More points let delta vary
+over shorter distances.
+"""
 
 MOST_POINTS = 512
-"""Feature points where many rows share theirs. Tables grow with the square of their number."""
+"""Largest default number of feature points, used if many rows share their inputs.
+
+There more points cost little in a gradient and make predictions better (docs/lab/scaling.md). But
+the Gram tables grow with the square of this number.
+"""
 
 
 class Choices(NamedTuple):
-    """What the user chose of the model.
+    """The user's choices about the model.
 
     Attributes
     ----------
     kernel : function or None
-        Of delta; None leaves it out.
+        Kernel of delta; None leaves delta out.
     calibration : str or None
-        Construction of G; None leaves it out.
-    orthogonalize, per_input : bool
-        Keep delta clear of the experts; one length-scale for each input.
+        Name of the construction of G; None leaves G out.
+    orthogonalize : bool
+        Whether delta is made orthogonal to the experts on the training rows.
+    per_input : bool
+        Whether each input has its own length-scale.
     feature_points : int or None
-        How many feature points delta has; None lets `enough_points` decide.
+        Number of feature points of delta; if None, `enough_points` chooses it.
     """
 
     kernel: KernelFunction | None = None
@@ -51,14 +64,15 @@ class Choices(NamedTuple):
 
 
 class Design(NamedTuple):
-    """What is chosen before sampling, from all rows.
+    """The design of a model.
 
     Attributes
     ----------
     terms : list of Term
-        The mean is their sum. Terms with a length-scale come last; "ensemble" has the others.
+        The terms of the mean, which is their sum. Terms with a length-scale come last. The stage
+        "ensemble" has only the others.
     features : CalibrationFeatures or None
-        Features of h; None is G = I.
+        Features of the process behind G; None if G = I.
     """
 
     terms: Sequence[Term]
@@ -66,7 +80,7 @@ class Design(NamedTuple):
 
 
 def make_design(rows: Rows, y: Array, choices: Choices, seed: int, partitions: int = 1) -> Design:
-    """Choose feature points, and priors from their spacing."""
+    """Choose the terms, the feature points, and the priors that follow from their spacing."""
     terms: list[Term] = [Weights()]
     relevance, has_residual = np.ones(rows.x.shape[1]), False
     if choices.kernel is not None and rows.x.shape[1] > 0:
@@ -86,12 +100,16 @@ def make_design(rows: Rows, y: Array, choices: Choices, seed: int, partitions: i
 
 
 def enough_points(rows_a_place: float) -> int:
-    """Choose as many feature points as cost about what the rows of a shard do."""
+    """Choose the number of feature points.
+
+    It grows with the number of rows at each place, so that the features at the places cost about as
+    much as the rows.
+    """
     return int(np.clip(POINTS * rows_a_place, POINTS, MOST_POINTS))
 
 
 def make_residual(rows: Rows, y: Array, choices: Choices, seed: int) -> Residual:
-    """Choose feature points, and the length-scale's prior from their spacing.
+    """Choose the feature points of delta, and the prior of its length-scale from their spacing.
 
     With `orthogonalize`, delta is restricted to what the experts cannot express on these rows.
     """

@@ -1,4 +1,7 @@
-"""The data of the full density: padded, tabulated, and weighted."""
+"""The data that the log density of the full stage reads: padded, tabulated and weighted.
+
+In this file F is the matrix of the experts' predictions at the training rows, and not a CDF.
+"""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -22,7 +25,11 @@ from bne._process.interpolation import N_NODES, interpolate
 
 
 class FullHyperparameters(NamedTuple):
-    """Logarithms of the hyperparameters; `eta` in place of log sigma_eps."""
+    """Logarithms of the hyperparameters of the full stage.
+
+    `eta` stands in place of log sigma_eps: it is the log standard deviation of y, averaged over the
+    training rows.
+    """
 
     log_sigma_omega: Any
     log_sigma_delta: Any
@@ -34,7 +41,18 @@ class FullHyperparameters(NamedTuple):
 
 
 class FullPriors(NamedTuple):
-    """Priors of the Gaussian stages, and of h: a half-Normal amplitude, two length-scales."""
+    """Priors of the full stage.
+
+    Attributes
+    ----------
+    gaussian : Priors
+        Priors that the Gaussian stages share.
+    ell_x, ell_t : InverseGamma
+        Priors of the length-scales of the process behind G, in x and in t.
+    amplitude : float
+        Scale of the half-Normal prior of the amplitude sigma_G. A smaller scale would pull
+        G towards the identity; skewed data ask for amplitudes of 2 and more.
+    """
 
     gaussian: Priors
     ell_x: InverseGamma
@@ -43,39 +61,56 @@ class FullPriors(NamedTuple):
 
 
 class FullData(NamedTuple):
-    """Everything the log density reads, padded: rows to n, places to U, features to m and m_G.
+    """All quantities that the log density reads.
 
-    Tables have a node for each of J length-scales, or one where the length-scale is held. Where
-    few rows share their inputs, places are the rows.
+    Arrays are padded: rows to n, places to U, features to m and m_G. A table has a node for each of
+    J length-scales, or one node if the length-scale is held. If few rows share their inputs, each
+    row is a place.
 
     Attributes
     ----------
-    y, mask : (n,); F : (n, K)
+    y, mask : (n,)
+        Outcomes; and a mask that is 1 for real rows and 0 for padding.
     place : (n,) or None
-        The place of each row; None where places are the rows.
+        Place of each row; None if each row is a place.
     counts : (U,)
-        Rows at each place.
+        Number of rows at each place.
     power : float
-        To which the likelihood is raised.
+        Power to which the likelihood is raised.
     pinned : (7,)
-        Hyperparameters that are held where this is a number; in place of eta, log sigma_eps.
+        Values of hyperparameters that are held; NaN for those that are sampled. The entry of eta
+        holds log sigma_eps.
     evidence, grid_eta : (J,)
-        Added to the log density, at nodes of eta.
+        A function of eta that is added to the log density: its values, and the nodes of eta.
+    F : (n, K)
+        The experts' predictions.
     weights : (n,)
-        Relative precision of the rows in the maps, times `power`; 0 where padded.
+        Relative precision of the rows, times `power`, which the maps use; 0 for padding.
     A : (J, U, m)
-        Principal features of delta; ``gram`` (J, m) their weighted squares clear of the experts,
-        ``cross`` (J, m, K) their weighted products with ``E``; ``grid`` (J,) log length-scales.
-    E : (n, K), s : (K,), U : (K, K)
-        ``F U = E sqrt(s)``, the columns of E orthonormal in the weighted product (`expert_axes`).
+        Principal features of delta.
+    gram : (J, m)
+        Weighted squares of these features without what the experts can express.
+    cross : (J, m, K)
+        Weighted products of these features with E.
+    E, s, U : (n, K), (K,), (K, K)
+        Axes of the experts: ``F U = E sqrt(s)``. The columns of E are orthonormal in the weighted
+        product (`expert_axes`).
+    grid : (J,)
+        Log length-scales of delta at the nodes.
     A_G : (J, U, m_G)
-        Features of h in x; ``gram_x`` and ``sum_x`` (J, m_G) their squares and sums over rows;
-        ``grid_x`` (J,).
+        Features in x of the process behind G.
+    gram_x, sum_x : (J, m_G)
+        Squares of these features, and the features themselves, summed over rows.
+    grid_x : (J,)
+        Log length-scales in x at the nodes.
     roots : (J, M, P)
-        Of h in t; ``gram_t`` and ``bend_t`` (J, P) the squares of b(t) and its products with the
-        offset under N(0, 1); ``grid_t`` (J,).
+        Roots T of the process behind G, in t.
+    gram_t, bend_t : (J, P)
+        Squares of the basis b(t), and its products with the offset, integrated under N(0, 1).
+    grid_t : (J,)
+        Log length-scales in t at the nodes.
     virtual : (J, V, m_G)
-        Features of h at its own points, where a construction may set conditions.
+        Features in x at their own points, where a construction may set constraints.
     priors : FullPriors
     construction : Construction
     """
@@ -110,39 +145,47 @@ class FullData(NamedTuple):
     construction: Construction
 
     def at_rows(self, values: Any) -> Any:
-        """Values at the places (U, ...), row by row: (n, ...)."""
+        """Look up values (U, ...) of the places for every row: (n, ...)."""
         return values if self.place is None else values[self.place]
 
     def at_places(self, values: Any) -> Any:
-        """Sums of values at the rows (n,) over each place: (U,)."""
+        """Sum values (n,) of the rows over each place: (U,)."""
         if self.place is None:
             return values
         return jax.ops.segment_sum(values, self.place, num_segments=len(self.counts))
 
 
 def sizes(data: FullData) -> tuple[int, int, int, int]:
-    """Experts, features of delta, features of h in x, coefficients of h in t."""
+    """Count experts (K), features of delta (m), and features of h in x (m_G) and in t (P)."""
     return data.F.shape[1], data.A.shape[2], data.A_G.shape[2], data.roots.shape[2]
 
 
 def dimension(data: FullData) -> int:
-    """Length of a position."""
+    """Return the length of a position of the sampler."""
     K, m, m_G, P = sizes(data)
     return len(FullHyperparameters._fields) + K + m + m_G * P
 
 
 ROUGHLY = 100_000
-"""Neighbourhoods hold the root of the number of rows, up to this number."""
+"""A neighbourhood in `row_weights` holds sqrt(n) of the n rows, and no more than for this n.
+
+Larger neighbourhoods take longer to find, and only the sampler's coordinates depend on them.
+"""
 
 ROW_BUCKETS = np.round(64 * 2 ** np.append(np.arange(8) / 2, np.arange(64, 384) / 16)).astype(int)
-"""Rows are padded to the next of these: data sets of nearby sizes share one compiled program.
-Beyond a thousand rows idle ones cost more than a compilation, and there are at most 5% of them."""
+"""Numbers of rows to which data are padded, so that similar data sets share a compiled program.
+
+The smallest are a factor of 1.41 apart. Beyond a thousand rows they are 5% apart, because there
+padded rows cost more time than another compilation.
+"""
 
 
 def row_weights(x: Array, resid: Array) -> Array:
-    """Rough relative precision of the rows: a neighbourhood's mean squared residual, inverted.
+    """Estimate the relative precision of the rows roughly: (n,).
 
-    Only the sampler's coordinates depend on it. Its geometric mean is 1, as eta's definition asks.
+    It is the inverse of the mean squared residual among the nearest rows. Only the sampler's
+    coordinates depend on it. Its geometric mean is 1, because eta is an average of log
+    standard deviations over rows.
     """
     k = int(np.ceil(np.sqrt(min(len(resid), ROUGHLY))))
     if x.shape[1] == 0 or k < 3:
@@ -150,6 +193,7 @@ def row_weights(x: Array, resid: Array) -> Array:
     tree, square = cKDTree(x), resid**2
     parts = np.array_split(x, -(-len(x) // COORDINATE_ROWS))
     local = np.concatenate([np.mean(square[tree.query(p, k=k)[1]], axis=1) for p in parts])
+    # the second term bounds the weight of a neighbourhood without residuals
     log_variance = np.log(local + 1e-3 * np.mean(square))
     return np.exp(np.mean(log_variance) - log_variance)
 
@@ -162,7 +206,7 @@ def build_data(
     pinned: Array | None = None,
     evidence: tuple[Array, Array] | None = None,
 ) -> FullData:
-    """Pad and assemble the data of the log density; the fields are those of `FullData`.
+    """Pad and assemble the data of the log density.
 
     Parameters
     ----------
@@ -170,10 +214,10 @@ def build_data(
         Features of h at the places.
     weights : (n,)
         Relative precision of the rows.
-    pinned : (7,)
-        Hyperparameters that are held where this is a number.
-    evidence : pair of (J,)
-        Nodes of eta, and what is added to the log density there.
+    pinned : (7,) or None
+        Values of hyperparameters that are held, NaN for the others; None holds none.
+    evidence : pair of (J,) or None
+        Nodes of eta, and the values that are added to the log density there; None adds nothing.
     """
     free = np.full(len(FullHyperparameters._fields), np.nan)
     held = FullHyperparameters(*(free if pinned is None else pinned))
@@ -195,7 +239,7 @@ def build_data(
 def _rows_part(
     data: Training, counts: Array, weights: Array, held: FullHyperparameters
 ) -> dict[str, Any]:
-    """Fields of `FullData` that the rows and the terms of the mean fill."""
+    """Make the fields of `FullData` that belong to the rows and the terms of the mean."""
     table = _at_held(data.table, held.log_ell, data.grid)
     n, n_places = _bucket(len(data.y)), _bucket(len(counts))
     m = max(1, 32 * -(-table.shape[2] // 32))  # without delta one idle coordinate
@@ -227,7 +271,7 @@ def _calibration_part(
     power: float,
     held: FullHyperparameters,
 ) -> dict[str, Any]:
-    """Fields of `FullData` that G fills."""
+    """Make the fields of `FullData` that belong to G."""
     table_G, virtual = (
         _at_held(a, held.log_ell_x, features.grid_x) for a in (table_G, features.virtual())
     )
@@ -249,12 +293,15 @@ def _calibration_part(
 
 
 def _bucket(n: int) -> int:
-    """Number of rows that n rows are padded to."""
+    """Return the number of rows to which n rows are padded."""
     return int(ROW_BUCKETS[np.searchsorted(ROW_BUCKETS, n)])
 
 
 def _at_held(table: Array, log_ell: float, grid: Array) -> Array:
-    """A table (J, ...) at a length-scale that is held, its only node; as it is at a free one."""
+    """Reduce a table (J, ...) to one node if its length-scale is held.
+
+    The table of a length-scale that is sampled (NaN) is returned as it is.
+    """
     return table if np.isnan(log_ell) else interpolate(table, log_ell, grid)[None]
 
 

@@ -1,22 +1,26 @@
-"""The log density of the full model (Eq. 4), in coordinates that HMC can walk.
+"""The log density of the full stage (Eq. 4), in coordinates that suit HMC.
 
-The position is ``(hyperparameters, z_omega, z_delta, z_G)``. Triangular maps straighten the
-joint posterior, and cost no factorisation larger than K x K in a gradient:
+A position is ``(hyperparameters, z_omega, z_delta, z_G)``. Triangular maps turn it into the model's
+quantities, so that the joint posterior has about unit scale in the position. No gradient needs a
+factorisation larger than K x K:
 
-* ``eta`` stands for ``log sigma_eps``: the rows' average log standard deviation of y. The noise
-  scale and the stretch of G are known far worse than their product;
-* ``v`` is mapped by the closed-form posterior of stage 2 at the current hyperparameters, omega
-  integrated out: diagonal (principal features make it nearly that) plus a part of rank K for the
-  experts;
-* ``omega`` by its exact conditional of stage 2 given delta;
-* ``W`` by the posterior it would have if the data said h = 0.
+* ``eta``, the log standard deviation of y averaged over the rows, is moved in place of
+  ``log sigma_eps``. The data know the product of the noise scale and the stretch of G far better
+  than either of them.
+* ``v`` is measured from its closed-form posterior in the stage additive at the current
+  hyperparameters, with omega integrated out. In principal features the precision of v is nearly
+  diagonal, plus a part of rank K for the experts.
+* ``omega`` is measured from its exact conditional in the stage additive given delta.
+* ``W`` is measured from the posterior that it would have if the data said h = 0.
 
-The prior asks that sigma_eps be about the noise's scale (`GAUGE`), as it asks that location belong
-to delta: without it a posterior of many rows has a second region, where sigma_eps is twice as large
-and G undoes it.
+The maps of v and omega subtract the mean of G from y first, because the data know E[y | x] better
+than mu. They weight each row by a rough estimate of the precision of its noise.
 
-The maps of v and omega take G's own mean off y first: what is known well is E[y | x], not mu. Rows
-weigh in them by a rough estimate of their own noise.
+The prior has two conditions. Location belongs to delta, as in the paper. And sigma_eps is about the
+scale of the noise (`GAUGE`), which the paper does not ask. Without it a posterior of many rows has
+a second region, where sigma_eps is twice as large and G undoes it.
+
+In this file ``data.F`` is the matrix of the experts' predictions at the training rows, not a CDF.
 """
 
 from typing import Any, NamedTuple
@@ -34,15 +38,40 @@ from bne._mean.gaussian import noise_scale
 from bne._process.interpolation import interpolate, interpolate_once
 
 GAUGE = 0.25
-"""Standard deviation, a priori, of the log of the noise's scale (the rows' root mean square) in
-units of sigma_eps. sigma_eps and the stretch of G would share that scale at will otherwise."""
+"""Prior standard deviation of log s, where s is the scale of the noise in units of sigma_eps.
+
+s is the root mean square over the rows of the standard deviation of t. Without this factor of the
+prior, sigma_eps and the stretch of G could share the scale of the noise in any way, and chains mix
+badly. A smaller value would tie sigma_eps more closely to the noise, while skewed noise asks for a
+larger sigma_eps (docs/lab/sampler.md).
+"""
 
 
 class FullState(NamedTuple):
-    """The model's own quantities at a position, and the log-determinant of the map.
+    """The model's quantities at a position, and the log-determinant of the map.
 
-    ``log_scale`` is the log of the root mean square over rows of t's standard deviation;
-    ``coefficients`` and ``log_Z`` are those of the places.
+    Attributes
+    ----------
+    h : FullHyperparameters
+        Logarithms of the hyperparameters.
+    omega, v, W : (K,), (m,), (m_G, P)
+        Weights, and whitened coefficients of delta and of the process behind G.
+    mu : (n,)
+        The mean function at the rows.
+    log_sigma_eps, sigma_G : float
+        Log noise scale, and amplitude of the process behind G.
+    T : (M, P)
+        Roots of the process in t.
+    coefficients : (U, P)
+        Coefficients of b(t) at the places, times sigma_G.
+    log_Z : (U,)
+        Log normaliser of the ratio at the places.
+    log_scale : float
+        Log of s, the root mean square over rows of the standard deviation of t (see `GAUGE`).
+    log_constraint : float
+        Log of the prior factor of the construction of G.
+    log_determinant : float
+        Log-determinant of the map from the position to omega, v and W.
     """
 
     h: FullHyperparameters
@@ -72,12 +101,15 @@ def unpack(position: Any, data: FullData) -> tuple[FullHyperparameters, Any, Any
 def normaliser(
     construction: Construction, coefficients: Any, T: Any, sigma_G: Any, xp: Any = jnp
 ) -> Any:
-    """``log Z``, and mean and log standard deviation of t under r phi: (3, n), by quadrature."""
+    """Find ``log Z``, and the mean and log standard deviation of t under r phi: (3, n).
+
+    The integrals are sums over the nodes of `quadrature`.
+    """
     t, weights = quadrature()
     B = cosines(construction, t) @ T
     s = coefficients @ B.T + construction.offset(B, sigma_G, xp)[None, :]
     h = construction.log_link(s, xp)
-    # any constant would do for `top`: it has no gradient
+    # `top` prevents overflow; the result does not depend on it, so it needs no gradient
     top = xp.max(h if xp is np else jax.lax.stop_gradient(h), axis=1, keepdims=True)
     sums = xp.exp(h - top) @ weights[:3].T
     mean = sums[:, 1] / sums[:, 0]
@@ -88,14 +120,14 @@ def normaliser(
 def log_ratio(
     construction: Construction, t: Any, coefficients: Any, T: Any, sigma_G: Any, xp: Any = jnp
 ) -> Any:
-    """Log of the unnormalised ratio at (t_i, x_i), row by row: (n,)."""
+    """Find the log of the unnormalised ratio at (t_i, x_i) for every row i: (n,)."""
     b = cosines(construction, t, xp) @ T
     s = xp.sum(b * coefficients, axis=1) + construction.offset(b, sigma_G, xp)
     return construction.log_link(s, xp)
 
 
 def transform(position: Any, data: FullData) -> FullState:
-    """Position -> the model's quantities."""
+    """Map a position to the model's quantities."""
     free, z_omega, z_delta, z_G = unpack(position, data)
     h = FullHyperparameters(*jnp.where(jnp.isnan(data.pinned), jnp.stack(free), data.pinned))
     sigma_G = data.construction.amplitude(h.log_sigma_G, jnp)
@@ -134,7 +166,7 @@ def transform(position: Any, data: FullData) -> FullState:
 
 
 def log_prior(state: FullState, priors: FullPriors) -> Any:
-    """Log prior of the hyperparameters, omega, v and W, up to a constant."""
+    """Find the log prior of the hyperparameters, omega, v and W, up to a constant."""
     h, gaussian = state.h, priors.gaussian
     scales = (
         half_normal_log_density(h.log_sigma_omega, gaussian.omega, jnp)
@@ -155,7 +187,7 @@ def log_prior(state: FullState, priors: FullPriors) -> Any:
 
 
 def log_likelihood(state: FullState, data: FullData) -> Any:
-    """Pointwise log likelihood: ``h - log Z + log phi(t) - log sigma_eps``, (n,)."""
+    """Find the log likelihood of every row: ``h - log Z + log phi(t) - log sigma_eps``, (n,)."""
     sigma_eps = noise_scale(state.log_sigma_eps, jnp)
     t = (data.y - state.mu) / sigma_eps
     coefficients, log_Z = (data.at_rows(a) for a in (state.coefficients, state.log_Z))
@@ -164,11 +196,11 @@ def log_likelihood(state: FullState, data: FullData) -> Any:
 
 
 def log_density(position: Any, data: FullData) -> Any:
-    """Joint log posterior at a position, with the Jacobian of the map."""
+    """Find the joint log posterior at a position, with the Jacobian of the map (Eq. 4)."""
     state = transform(position, data)
     likelihood = data.power * jnp.sum(data.mask * log_likelihood(state, data))
     extra = interpolate(data.evidence, state.h.eta, data.grid_eta, jnp)
-    # coordinates of hyperparameters that are held are idle
+    # nothing depends on the coordinates of held hyperparameters: give them a proper density
     idle = jnp.where(jnp.isnan(data.pinned), 0.0, position[: len(data.pinned)] - data.pinned)
     extra -= 0.5 * jnp.sum(idle**2)
     return likelihood + log_prior(state, data.priors) + state.log_determinant + extra

@@ -1,4 +1,7 @@
-"""The joint posterior of the full stage: build its data, sample, and unpack the draws."""
+"""The joint posterior of the full stage (Eq. 4): build its data, sample, and unpack the draws.
+
+In this file F is the matrix of the experts' predictions at the training rows, and not a CDF.
+"""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -26,11 +29,14 @@ from bne._process.rotations import principal_rotations
 from bne._sampler.hmc import FULL, Draws, Reach, Run, sample
 
 SHORT = Reach(3.0, 128)
-"""Trajectories where all hyperparameters are held: they are what long ones are for."""
+"""Reach of trajectories if all hyperparameters are held: only they need longer trajectories."""
 
 
 def starts(data: FullData, mode: Hyperparameters, chains: int, rng: np.random.Generator) -> Array:
-    """Start at stage 2's mode with a small G, jittered."""
+    """Draw starting points near the mode of the stage additive, with a small G.
+
+    A small amplitude (0.3) starts chains near G = I, where the mode was found.
+    """
     h = FullHyperparameters(
         log_sigma_omega=mode.log_sigma_omega,
         log_sigma_delta=mode.log_sigma_delta,
@@ -48,7 +54,11 @@ def starts(data: FullData, mode: Hyperparameters, chains: int, rng: np.random.Ge
 def sample_joint(
     data: FullData, mode: Hyperparameters, n_rows: float, run: Run, seed: np.random.SeedSequence
 ) -> Draws:
-    """Sample positions of the full model; `n_rows` counts a row as often as the power says."""
+    """Sample positions of the full stage.
+
+    `n_rows` is the number of rows times the power of the likelihood. It gives the typical scale of
+    eta, which is the error of the log of a standard deviation.
+    """
     sampler_seed, start_seed = (int(s) for s in seed.generate_state(2))
     scale = np.ones(dimension(data))
     typical = FullHyperparameters(0.5, 0.4, 0.3, 1.0 / np.sqrt(2.0 * n_rows), 0.4, 0.3, 0.3)
@@ -59,7 +69,7 @@ def sample_joint(
 
 
 class JointDraws(NamedTuple):
-    """The model's quantities at S positions, as numpy arrays; fields as in `FullState`."""
+    """The model's quantities at S positions, as numpy arrays. The fields are as in `FullState`."""
 
     h: FullHyperparameters
     omega: Array
@@ -84,7 +94,7 @@ def _quantities(positions: Any, data: FullData) -> JointDraws:
             state.h, state.omega, state.v, state.W, state.log_sigma_eps, state.sigma_G
         )
 
-    return jax.lax.map(at, positions)  # in batches it is slower, and so is its compilation
+    return jax.lax.map(at, positions)  # batches take longer to run and to compile
 
 
 def sample_full(
@@ -96,11 +106,11 @@ def sample_full(
     seed: np.random.SeedSequence,
     pinned: Array | None = None,
 ) -> Stage:
-    """The joint posterior of omega, delta, G and all hyperparameters (Eq. 4).
+    """Sample the joint posterior of omega, delta, G and all hyperparameters (Eq. 4).
 
-    Where the likelihood is raised to a power, hyperparameters are held where `pinned` (7,) is a
-    number (log sigma_eps in place of eta), and the standard deviation of y gets the evidence of
-    stage 2.
+    In a shard the likelihood is raised to a power. Then the hyperparameters are held at the values
+    `pinned` (7,), except where this is NaN; the entry of eta holds log sigma_eps. The standard
+    deviation of y gets the evidence that it has in the stage additive (`excess_evidence`).
     """
     features = design.features
     assert features is not None
@@ -119,16 +129,16 @@ def sample_full(
 def _straightened(
     terms: Sequence[Term], data: Training, weights: Array, mode: Hyperparameters
 ) -> tuple[Sequence[Term], Training]:
-    """Rotate the residual's features until their columns are nearly orthogonal.
+    """Rotate the features of delta so that their columns are nearly orthogonal.
 
-    The sampler then sees coordinates that are nearly independent.
+    The coordinates of the sampler are then nearly independent.
     """
     residual = moving(terms)
     if residual is None:
         return terms, data
     reference = int(np.argmin(np.abs(data.grid - mode.log_ell)))
     E = expert_axes(data.F, weights)[0]
-    # all but all of it: directions that are quite invisible would turn freely with ell
+    # not all of it: a direction that is quite invisible could turn freely as ell changes
     visible = without_experts(data.table, E, weights, data.places, share=0.95)
     rotations = principal_rotations(visible, reference)
     rotated = residual.rotated(rotations)
@@ -143,7 +153,7 @@ def _stage_draws(
     features: CalibrationFeatures,
     rng: np.random.Generator,
 ) -> StageDraws:
-    """Draws by their names; those of padding and of terms that are not there are left out."""
+    """Name the draws, and leave out those of padding and of terms that the model does not have."""
     h, mover = state.h, moving(terms)
     roots = roots_at(features.basis, h.log_ell_t)
     calibration = CalibrationDraws(
@@ -164,7 +174,10 @@ def _stage_draws(
 
 
 def _noise_evidence(data: Training, mode: Hyperparameters) -> tuple[Array, Array]:
-    """Log noise scales about stage 2's mode, and the excess evidence of each."""
+    """Find the excess evidence at noise scales around the mode of the stage additive.
+
+    Returns the logarithms of the noise scales, and the excess evidence of each.
+    """
     eta = mode.log_sigma_eps + np.linspace(-2.0, 2.0, N_NODES)
     if data.power == 1.0:
         return eta, np.zeros(N_NODES)
@@ -176,7 +189,7 @@ def _noise_evidence(data: Training, mode: Hyperparameters) -> tuple[Array, Array
 
 
 def _stage_two_residuals(data: Training, mode: Hyperparameters) -> Array:
-    """Y minus stage 2's posterior mean of mu at the mode of the hyperparameters."""
+    """Find the residuals of the stage additive, at the mode of its hyperparameters: (n,)."""
     at_rows = interpolate(data.table, mode.log_ell, data.grid)[data.places.of_row]
     T, K = np.column_stack([data.F, at_rows]), data.F.shape[1]
     scale = np.full(T.shape[1], np.exp(mode.log_sigma_delta))

@@ -1,4 +1,8 @@
-"""Stages 1 and 2 (paper Eqs. 1 and 2): hyperparameters by HMC, then the mean in closed form."""
+"""The Gaussian stages, ensemble (Eq. 1) and additive (Eq. 2).
+
+The hyperparameters are sampled by HMC, and then the terms of the mean are drawn in closed form. In
+this file ``data.F`` is the matrix of the experts' predictions at the training rows, not a CDF.
+"""
 
 from collections.abc import Sequence
 
@@ -16,19 +20,23 @@ from bne._sampler.coordinates import Laplace, laplace
 from bne._sampler.hmc import Draws, Run, sample
 
 RANK = 128
-"""Spectral tables are padded to this many directions, so that most fits share one program."""
+"""Spectral tables are padded to this many directions, so that most fits share one program.
+
+It is the usual number of feature points of delta.
+"""
 
 CAREFUL = 0.95
-"""Target acceptance of stages 1 and 2, where a leapfrog step costs next to nothing."""
+"""Target acceptance of the Gaussian stages: high, because a leapfrog step costs little here."""
 
 
 def sample_gaussian(
     rows: Rows, data: Training, terms: Sequence[Term], run: Run, seed: np.random.SeedSequence
 ) -> tuple[Stage, Hyperparameters]:
-    """Stage 1 or stage 2, depending on the terms, and the mode of its hyperparameters.
+    """Sample the stage that these terms make, and find the mode of its hyperparameters.
 
-    The hyperparameters are sampled by HMC from the collapsed posterior. Then omega and delta are
-    drawn in closed form, once for each draw of the hyperparameters.
+    With the weights alone it is the stage ensemble; with delta it is the stage additive. The
+    hyperparameters are sampled by HMC from the collapsed posterior. Then omega and delta are drawn
+    in closed form, once for each draw of the hyperparameters.
     """
     sampler_seed, start_seed, closed_seed = (int(s) for s in seed.generate_state(3))
     spectrum = spectrum_of(data)
@@ -52,7 +60,7 @@ def sample_gaussian(
 
 
 def spectrum_of(data: Training) -> SpectralTable:
-    """Spectral table of the training rows, padded."""
+    """Make the spectral table of the training rows, padded to `RANK` directions or more."""
     rank = max(RANK, data.table.shape[2])
     return spectral_table(data.F, data.y, data.table, data.grid, rank, data.places)
 
@@ -60,7 +68,7 @@ def spectrum_of(data: Training) -> SpectralTable:
 def _stage_draws(
     terms: Sequence[Term], rows: Rows, h: Hyperparameters, drawn: tuple[Array, Array], z: Draws
 ) -> StageDraws:
-    """Draws of the terms by their names; hyperparameters without a term are left out."""
+    """Name the draws of the terms, and leave out hyperparameters that have no term."""
     (theta, xi), mover = drawn, moving(terms)
     K = theta.shape[1] if mover is None else theta.shape[1] - len(mover.feature_map.points)
     sigma_omega, position = np.exp(h.log_sigma_omega), z.position
@@ -75,7 +83,10 @@ def _stage_draws(
 
 
 def _whiten(spectrum: SpectralTable, power: float, priors: Priors) -> Laplace:
-    """Coordinates of unit scale for the hyperparameters, from the mode of their posterior."""
+    """Find coordinates in which the posterior of the hyperparameters has about unit scale.
+
+    They come from the mode of the posterior and the curvature there.
+    """
     start = Hyperparameters(
         log_sigma_omega=np.log(0.5 * priors.omega),
         log_sigma_delta=np.log(0.5 * priors.delta),
@@ -94,7 +105,7 @@ def _whiten(spectrum: SpectralTable, power: float, priors: Priors) -> Laplace:
 def _draw_theta(
     grams: GramTable, h: Hyperparameters, K: int, rng: np.random.Generator
 ) -> tuple[Array, Array]:
-    """One draw of theta, and one completing number, for each draw of the hyperparameters."""
+    """Draw theta, and the number xi that completes delta, for each draw of the hyperparameters."""
     S, width = len(h.log_ell), grams.cross.shape[1]
     z, xi = rng.standard_normal((S, width)), rng.standard_normal(S)
     for s in range(S):

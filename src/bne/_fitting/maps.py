@@ -1,4 +1,8 @@
-"""Triangular maps that straighten the full posterior: each starts at a Gaussian stage."""
+"""Triangular maps from standard normal coordinates to omega, v and W in the full stage.
+
+Each map is the posterior of a simpler, Gaussian model. The sampler moves the coordinates z, in
+which the full posterior has about unit scale.
+"""
 
 from functools import partial
 from typing import Any
@@ -13,14 +17,18 @@ from bne._process.interpolation import Interpolated, interpolate
 def map_v(
     z: Any, h: FullHyperparameters, target: Any, A: Interpolated, data: FullData
 ) -> tuple[Any, Any]:
-    """Stage 2's posterior of v for the outcome `target`: v and the log-determinant.
+    """Map z by the posterior of v in the stage additive, given outcomes `target`.
 
-    Its precision is ``Lambda + B B^T``: Lambda, diagonal, for the features clear of the experts,
-    and what the prior of omega keeps the experts from taking up. With X = Lambda^(-1/2) B and
-    ``I + X^T X = L L^T``, ``I - X L^-T (L + I)^-1 X^T`` is a root of (I + X X^T)^-1 (Andrews 1968).
+    The posterior precision is ``Lambda + B B^T``. Lambda is diagonal and belongs to the features
+    without what the experts can express. B B^T has rank K: it is what the experts cannot take up
+    because of the prior of omega. With ``X = Lambda^(-1/2) B`` and ``I + X^T X = L L^T``, the
+    matrix ``I - X L^-T (L + I)^-1 X^T`` is a root of ``(I + X X^T)^-1`` (Andrews 1968).
+
+    Returns v and the log-determinant of the map.
     """
     rho = jnp.exp(2.0 * (h.log_sigma_delta - h.eta))
-    kept = 1.0 / (1.0 + data.s * jnp.exp(2.0 * (h.log_sigma_omega - h.eta)))  # kappa / (s + kappa)
+    # share of the experts' axes that the prior of omega keeps from them
+    kept = 1.0 / (1.0 + data.s * jnp.exp(2.0 * (h.log_sigma_omega - h.eta)))
     gram, cross = (interpolate(a, h.log_ell, data.grid, jnp) for a in (data.gram, data.cross))
     scale = 1.0 / jnp.sqrt(1.0 + rho * jnp.maximum(gram, 0.0))
     X = scale[:, None] * cross * jnp.sqrt(rho * kept)[None, :]
@@ -39,7 +47,10 @@ def map_v(
 
 
 def map_omega(z: Any, h: FullHyperparameters, rest: Any, data: FullData) -> tuple[Any, Any]:
-    """Stage 2's conditional of omega given target - delta: omega and the log-determinant."""
+    """Map z by the conditional of omega in the stage additive, given ``rest = target - delta``.
+
+    Returns omega and the log-determinant of the map.
+    """
     precision = data.s * jnp.exp(-2.0 * h.eta) + jnp.exp(-2.0 * h.log_sigma_omega)
     pull = jnp.sqrt(data.s) * jnp.exp(-2.0 * h.eta) * (data.E.T @ (data.weights * rest))
     along = pull / precision + z / jnp.sqrt(precision)
@@ -47,10 +58,13 @@ def map_omega(z: Any, h: FullHyperparameters, rest: Any, data: FullData) -> tupl
 
 
 def map_W(z: Any, h: FullHyperparameters, sigma_G: Any, data: FullData) -> tuple[Any, Any]:
-    """Posterior of W were r = 1 and the data said h = 0, taken to be diagonal; log-determinant.
+    """Map z by the posterior that W would have if the data said h = 0, taken to be diagonal.
 
-    Data know h, not its parts: sigma_G W where they are many, W where they are few; and W makes up
-    for the offset, which grows with sigma_G^2.
+    The data know h, not its factors. With many rows they know ``sigma_G W``, so the scale of W
+    falls with sigma_G; with few rows W keeps its prior. The mean of W makes up for the offset of
+    h, which grows with sigma_G^2.
+
+    Returns W and the log-determinant of the map.
     """
     gram_x, sum_x = (
         interpolate(a, h.log_ell_x, data.grid_x, jnp) for a in (data.gram_x, data.sum_x)

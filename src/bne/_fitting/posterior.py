@@ -1,4 +1,4 @@
-"""Rows in the model's units -> the posterior of every stage, of all rows or of parts of them."""
+"""From rows in the model's units to the posterior of every stage, of all rows or of shards."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ from bne._sampler.diagnostics import warn_if_unsettled
 from bne._sampler.hmc import Run, SamplerSettings
 
 BARS = {"ensemble": "Ensemble", "additive": "+ residual", "full": "+ calibration"}
-"""What the progress bar of each stage says."""
+"""Text on the progress bar of each stage."""
 
 
 def sample_stages(
@@ -38,7 +38,10 @@ def sample_stages(
     verbose: bool = False,
     checkpoint: Checkpoint = NO_CHECKPOINT,
 ) -> Shard:
-    """Sample every stage of the model, each its own posterior; `pinned` as in `sample_full`."""
+    """Sample every stage of the model (Eqs. 1, 2 and 4); each stage has its own posterior.
+
+    `power` is the power of the likelihood in a shard, and `pinned` is as in `sample_full`.
+    """
     stages: dict[str, Stage] = {}
     bar = partial(_bar, settings, verbose, checkpoint)
     with single_blas_thread():
@@ -60,7 +63,7 @@ def sample_stages(
 def _bar(
     settings: SamplerSettings, verbose: bool, checkpoint: Checkpoint, stage: str
 ) -> Iterator[Run]:
-    """Show a stage's progress while it is sampled."""
+    """Show the progress of a stage while it is sampled."""
     total = settings.chains * (settings.warmup + settings.draws)
     with tqdm(total=total, disable=not verbose, unit="it", desc=BARS[stage]) as shown:
         yield Run(settings, 0, shown.update, checkpoint.part(stage))
@@ -77,14 +80,14 @@ def sample_posterior(
     verbose: bool = False,
     checkpoint: Checkpoint = NO_CHECKPOINT,
 ) -> Posterior:
-    """Sample the posterior of all rows, or those of `partitions` equal shards of them.
+    """Sample the posterior of all rows, or those of `partitions` equal shards.
 
-    A shard's likelihood is raised to the power `partitions`, so that its posterior is as wide as
-    that of all rows (Li, Srivastava and Dunson 2017). This is done to the likelihood given omega,
-    delta and G. The hyperparameters would take rows that count several times for a process that
-    repeats its noise. So the hyperparameters of the full stage, the noise scale among them, are
-    held where the plain posterior of a pilot's rows has them. (h resolves y to `ell_t sigma_eps`,
-    so the noise scale is a length-scale too; G is left to stretch it.)
+    A shard's likelihood given omega, delta and G is raised to the power `partitions`, so that its
+    posterior is as wide as that of all rows (Li, Srivastava and Dunson 2017). The hyperparameters
+    must not see this power: they would take the noise of rows that count several times for signal.
+    So in the full stage all hyperparameters are held at their posterior means in a pilot, which is
+    a plain fit of some of the rows. This includes the noise scale, because h bends over the
+    distance ``ell_t sigma_eps`` in y. G can still stretch the noise.
     """
     points_seed, *stage_seeds = np.random.SeedSequence(seed).spawn(4)
     with single_blas_thread():
@@ -110,7 +113,7 @@ def _sample_shards(
     checkpoint: Checkpoint,
     progress: Callable[[int], object],
 ) -> list[Shard]:
-    """A pilot that finds the hyperparameters, then the shards side by side."""
+    """Sample a pilot that finds the hyperparameters, and then all shards in parallel."""
     root = np.random.SeedSequence((seed, partitions))
     *seeds, pilot_seed, shards_seed = root.spawn(partitions + 3)
     dealt = deal_rows(rows, y, partitions, shards_seed)

@@ -1,4 +1,4 @@
-"""Shards of a partitioned posterior: how rows are dealt out, and how shards are sampled."""
+"""Shards of a partitioned posterior: how rows are dealt out, and how shards are run."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,27 +16,32 @@ from bne._fitting.full_data import FullHyperparameters
 from bne._sampler.hmc import SamplerSettings
 
 MIN_SHARD = 10
-"""Rows that a shard needs at the least."""
+"""Smallest number of rows in a shard. It refuses absurd values; keep a thousand rows or more."""
 
 PILOT_ROWS = 2000
-"""Rows that hyperparameters are learned from at the least, if they are no more than half."""
+"""Number of rows in the pilot, if this is not more than half of all rows.
+
+A pilot of more rows knows the hyperparameters better and takes longer; 500 rows were too few
+(docs/lab/sampler.md).
+"""
 
 ATTEMPTS = 3
-"""How often a shard is begun when its worker is lost."""
+"""Largest number of times that a shard is started, if workers are lost."""
 
 
 class ShardError(RuntimeError):
-    """A shard could not be sampled."""
+    """An error for a shard that could not be sampled."""
 
 
 def deal_rows(
     rows: Rows, y: Array, partitions: int, seed: np.random.SeedSequence
 ) -> list[Integers]:
-    """Rows of each shard, equally many to within one: groups of like rows are dealt out at random.
+    """Deal the rows out to shards, whose sizes differ by at most one.
 
-    The powered likelihood of a shard stands for that of all rows, and is the nearer to it the more
-    the shards resemble each other. A group has a row for every shard; its rows are near each other
-    in their inputs and in the residual of y from the experts' least squares.
+    The rows are put into groups with one row for every shard. The rows of a group are near each
+    other in their inputs and in the residual of y from a least-squares fit of the experts. Every
+    shard gets one row of each group, at random. So the shards are alike, and the powered likelihood
+    of each is close to the likelihood of all rows.
     """
     n = len(y)
     if n < partitions * MIN_SHARD:
@@ -52,7 +57,10 @@ def deal_rows(
 
 
 def alike(coordinates: Array, rows: Integers, size: int) -> list[Integers]:
-    """Groups of `size` near rows, the last one smaller: halved where they are spread the most."""
+    """Put rows into groups of `size` neighbours; the last group may be smaller.
+
+    The rows are halved again and again along the coordinate in which they are spread the most.
+    """
     if len(rows) <= size:
         return [rows]
     widest = np.argmax(np.ptp(coordinates[rows], axis=0))
@@ -62,7 +70,10 @@ def alike(coordinates: Array, rows: Integers, size: int) -> list[Integers]:
 
 
 def pilot_rows(n: int, partitions: int, seed: np.random.SeedSequence) -> Integers:
-    """Rows for the hyperparameters, drawn at random: those dealt to a shard are too regular."""
+    """Draw the rows of the pilot at random.
+
+    The rows of a shard would not do: they are dealt more regularly than a random sample.
+    """
     enough = max(min(PILOT_ROWS, n // 2), n // partitions)
     return np.sort(np.random.default_rng(seed).permutation(n)[:enough])
 
@@ -70,7 +81,10 @@ def pilot_rows(n: int, partitions: int, seed: np.random.SeedSequence) -> Integer
 def run_tasks(
     tasks: Sequence[Callable[[], Any]], n_jobs: int | None, progress: Callable[[int], object]
 ) -> list[Any]:
-    """Results of all tasks, through joblib; those whose worker was lost are begun again."""
+    """Run all tasks with joblib, and return their results.
+
+    A task whose worker is lost runs again, at most `ATTEMPTS` times in all.
+    """
     results: dict[int, Any] = {}
     for attempt in range(1, ATTEMPTS + 1):
         left = [i for i in range(len(tasks)) if i not in results]
@@ -88,19 +102,25 @@ def run_tasks(
 
 def _named(i: int, total: int, task: Callable[[], Any]) -> tuple[int, Any]:
     try:
-        with parallel_config(backend="sequential"):  # a shard is one worker's work
+        with parallel_config(backend="sequential"):  # a shard runs in one worker
             return i, task()
     except Exception as error:
         raise ShardError(f"Shard {i} of {total} failed: {error}") from error
 
 
 def pilot_settings(settings: SamplerSettings) -> SamplerSettings:
-    """Half the draws: means need fewer. A shorter warm-up has not found the posterior's shape."""
+    """Return the settings of the pilot: half the draws, because only their means are used.
+
+    The warm-up is not shortened: a shorter one does not find the shape of the posterior.
+    """
     return settings._replace(draws=-(-settings.draws // 2))
 
 
 def pinned_at(stage: Stage) -> Array:
-    """Posterior means of the full stage's hyperparameters; that of the noise scale for eta."""
+    """Find the posterior means of the full stage's hyperparameters: (7,).
+
+    The entry of eta holds the mean of log sigma_eps.
+    """
     means = np.mean(stage.draws.position, axis=(0, 1))[: len(FullHyperparameters._fields)]
     log_sigma_eps = np.mean(np.log(stage.draws.sigma_eps))
     return np.array(FullHyperparameters(*means)._replace(eta=log_sigma_eps))

@@ -1,4 +1,7 @@
-"""The training rows as the densities see them: the terms of the mean, tabulated."""
+"""The training rows as the densities see them: outcomes, and tables of the mean's terms.
+
+In this file F is the matrix of the experts' predictions at the training rows, and not a CDF.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -20,17 +23,20 @@ class Training(NamedTuple):
     Attributes
     ----------
     y : (n,)
+        Outcomes.
     F : (n, K)
-        Features that depend on no length-scale.
+        Features that depend on no length-scale: the experts' predictions.
     table : (J, U, m)
-        Features that do, at the places of the rows and at every node; m = 0 without such a term.
+        Features that depend on a length-scale (those of delta), at the places of the rows and at
+        every node; m = 0 in a model without delta.
     grid : (J,)
         Log length-scales of the nodes.
     places : Places
-        Which rows share their inputs.
+        The rows that share their inputs.
     priors : Priors
+        Priors of the hyperparameters.
     power : float
-        To which the likelihood is raised: every row counts that many times.
+        Power to which the likelihood is raised: every row counts that many times.
     """
 
     y: Array
@@ -42,7 +48,7 @@ class Training(NamedTuple):
     power: float = 1.0
 
     def rotated(self, rotations: Array) -> "Training":
-        """The same with rotated features."""
+        """Return the same rows with rotated features."""
         return self._replace(table=self.table @ rotations)
 
 

@@ -49,6 +49,7 @@ MAX_ITERATIONS = 50
 """Limit on the steps of Newton's method. A halving at every step would also end within it."""
 
 TINY = np.finfo(np.float64).tiny
+"""Smallest normal number: a lower bound that keeps divisors and logarithms finite."""
 
 
 class AveragedDistribution(Law):
@@ -64,11 +65,11 @@ class AveragedDistribution(Law):
         self._n_rows = len(laws[0])
 
     def mean(self) -> Array:
-        """Predictive mean: (N,)."""
+        """Return the predictive mean: (N,)."""
         return np.mean([law.mean() for law in self._laws], axis=0)
 
     def var(self) -> Array:
-        """Predictive variance: (N,)."""
+        """Return the predictive variance: (N,)."""
         weights = _gaussian_weights(FINE)
 
         def about_mean(fine: Array, _: slice) -> Array:
@@ -77,7 +78,7 @@ class AveragedDistribution(Law):
         return self._by_rows(about_mean)
 
     def entropy(self) -> Array:
-        """Differential entropy: (N,)."""
+        """Return the differential entropy: (N,)."""
         weights = _gaussian_weights(0.5 * (FINE[1:] + FINE[:-1]))
         log_slopes = self._by_rows(lambda fine, _: np.log(_secants(fine)) @ weights)
         return log_slopes + 0.5 * np.log(2.0 * np.pi * np.e)
@@ -86,18 +87,18 @@ class AveragedDistribution(Law):
         return np.mean([law.ppf(levels) for law in self._laws], axis=0)
 
     def cdf(self, y: ArrayLike) -> Array:
-        """Predictive CDF at y."""
+        """Return the predictive CDF at y."""
         values, shape = self._broadcast(y)
         return special.ndtr(self._solve(values)[0]).reshape(shape)
 
     def logpdf(self, y: ArrayLike) -> Array:
-        """Log of the predictive density at y."""
+        """Return the log of the predictive density at y."""
         values, shape = self._broadcast(y)
         z, slope = self._solve(values)
         return (-0.5 * z**2 - 0.5 * np.log(2.0 * np.pi) - np.log(slope)).reshape(shape)
 
     def mode(self) -> Array:
-        """Where the predictive density is highest: (N,)."""
+        """Find where the predictive density is highest: (N,)."""
 
         def highest(fine: Array, _: slice) -> Array:
             log_density = -0.125 * (FINE[1:] + FINE[:-1]) ** 2 - np.log(_secants(fine))
@@ -106,7 +107,7 @@ class AveragedDistribution(Law):
         return self._by_rows(highest)
 
     def sample(self, n: int = 1, random_state: Any = None) -> Array:
-        """Draws from the predictive distribution, independent across rows: (N, n)."""
+        """Draw from the predictive distribution, independently at each row: (N, n)."""
         z = check_random_state(random_state).standard_normal((self._n_rows, n))
 
         def drawn(fine: Array, part: slice) -> Array:
@@ -115,7 +116,10 @@ class AveragedDistribution(Law):
         return self._by_rows(drawn)
 
     def crps(self, y: ArrayLike) -> Array:
-        """Continuous ranked probability score at y: the average over levels of 2 x pinball loss."""
+        """Return the continuous ranked probability score (CRPS) at y, which has the shape of y.
+
+        It is twice the pinball loss of the quantiles, averaged over their levels.
+        """
         values, shape = self._broadcast(y)
         u, weights = special.ndtr(FINE), _gaussian_weights(FINE)
 
@@ -153,6 +157,7 @@ class AveragedDistribution(Law):
         for law in self._laws:
             q = law.ppf(levels)
             quantiles += q / len(self._laws)
+            # the bound of 500 keeps exp finite where a law has hardly any density
             slopes += np.exp(np.minimum(log_phi - law.logpdf(q), 500.0)) / len(self._laws)
         return quantiles, slopes
 

@@ -47,56 +47,56 @@ class Law(ABC):
 
     @abstractmethod
     def mean(self) -> Array:
-        """Predictive mean: (N,)."""
+        """Return the predictive mean: (N,)."""
 
     @abstractmethod
     def var(self) -> Array:
-        """Predictive variance: (N,)."""
+        """Return the predictive variance: (N,)."""
 
     def std(self) -> Array:
-        """Predictive standard deviation: (N,)."""
+        """Return the predictive standard deviation: (N,)."""
         return np.sqrt(self.var())
 
     @abstractmethod
     def cdf(self, y: ArrayLike) -> Array:
-        """Predictive CDF at y."""
+        """Return the predictive CDF at y."""
 
     @abstractmethod
     def crps(self, y: ArrayLike) -> Array:
-        """Continuous ranked probability score at y: shape of y."""
+        """Return the continuous ranked probability score (CRPS) at y, which has the shape of y."""
 
     @abstractmethod
     def mode(self) -> Array:
-        """Where the predictive density is highest: (N,)."""
+        """Find where the predictive density is highest: (N,)."""
 
     @abstractmethod
     def sample(self, n: int = 1, random_state: Any = None) -> Array:
-        """Draws from the predictive distribution, independent across rows: (N, n)."""
+        """Draw from the predictive distribution, independently at each row: (N, n)."""
 
     @abstractmethod
     def logpdf(self, y: ArrayLike) -> Array:
-        """Log of the predictive density at y."""
+        """Return the log of the predictive density at y."""
 
     def pdf(self, y: ArrayLike) -> Array:
-        """Predictive density at y."""
+        """Return the predictive density at y."""
         return np.exp(self.logpdf(y))
 
     @abstractmethod
     def _quantiles(self, levels: Array) -> Array:
-        """Quantiles at levels (N, Q) in (0, 1)."""
+        """Find the quantiles at levels (N, Q) in (0, 1)."""
 
     def ppf(self, q: ArrayLike) -> Array:
-        """Predictive quantiles at the levels q: the inverse of the CDF."""
+        """Return the predictive quantiles at the levels q: the inverse of the CDF."""
         levels, shape = self._broadcast(q)
         check_quantiles(levels)
         return self._quantiles(levels).reshape(shape)
 
     def median(self) -> Array:
-        """Predictive median: (N,)."""
+        """Return the predictive median: (N,)."""
         return self.ppf(0.5)
 
     def interval(self, coverage: float = 0.9) -> tuple[Array, Array]:
-        """Central interval: lower and upper ends, (N,) each."""
+        """Return the lower and upper ends of the central interval (Eq. 6), (N,) each."""
         if not 0 < coverage < 1:
             raise ValueError(f"`coverage` must lie in (0, 1); got {coverage:g}. Pass 0.9, not 90.")
         tail = 0.5 * (1.0 - coverage)
@@ -140,12 +140,12 @@ class PredictiveDistribution(Law):
         self._scaling = scaling
 
     def mean(self) -> Array:
-        """Predictive mean: (N,)."""
+        """Return the predictive mean: (N,)."""
         mean = self._by_chunk(lambda draws: np.mean(draws.moments()[0], axis=0))
         return self._scaling.undo_outcome(mean)
 
     def var(self) -> Array:
-        """Predictive variance, by the law of total variance: (N,)."""
+        """Return the predictive variance, by the law of total variance: (N,)."""
 
         def total(draws: ConditionalDraws) -> Array:
             mean, variance = draws.moments()
@@ -154,11 +154,11 @@ class PredictiveDistribution(Law):
         return self._by_chunk(total) * self._scaling.y_scale**2
 
     def cdf(self, y: ArrayLike) -> Array:
-        """Predictive CDF at y."""
+        """Return the predictive CDF at y."""
         return self._at(y, lambda draws, v: by_row(draws.cdf, v))
 
     def logpdf(self, y: ArrayLike) -> Array:
-        """Log of the predictive density at y."""
+        """Return the log of the predictive density at y."""
 
         def average(draws: ConditionalDraws, v: Array) -> Array:
             log_pdf = by_row(draws.log_pdf_draws, v)
@@ -171,17 +171,17 @@ class PredictiveDistribution(Law):
         return self._scaling.undo_outcome(self._by_chunk(numerics.invert, levels))
 
     def mode(self) -> Array:
-        """Where the predictive density is highest: (N,)."""
+        """Find where the predictive density is highest: (N,)."""
         return self._scaling.undo_outcome(self._by_chunk(numerics.mode, cost=2))
 
     def sample(self, n: int = 1, random_state: Any = None) -> Array:
-        """Draws from the predictive distribution, independent across rows: (N, n)."""
+        """Draw from the predictive distribution, independently at each row: (N, n)."""
         rng = check_random_state(random_state)
         draw = rng.randint(self._n_draws, size=(self._n_rows, n))
         return self._scaling.undo_outcome(self._by_chunk(lambda d, s: d.sample(s, rng), draw))
 
     def crps(self, y: ArrayLike) -> Array:
-        """Continuous ranked probability score at y: shape of y."""
+        """Return the continuous ranked probability score (CRPS) at y, which has the shape of y."""
         return self._at(y, numerics.crps, cost=len(numerics.CRPS_NODES[0])) * self._scaling.y_scale
 
     def _at(

@@ -126,9 +126,9 @@ def fixed_features(terms: Sequence[Term], rows: Rows) -> Array:
 def split_fixed(
     terms: Sequence[Term], rows: Rows, coefficients: Array, scale: Array
 ) -> dict[str, TermDraws]:
-    """Share the coefficients of `fixed_features` (S, K) out among their terms, by name.
+    """Divide the coefficients (S, K) of `fixed_features` among their terms, by name.
 
-    These terms have one scale in common.
+    All these terms have the same scale.
     """
     named, first = {}, 0
     for term in terms:

@@ -1,1 +1,1 @@
-"""Gaussian processes: kernels, their features, and how features follow the length-scale."""
+"""Gaussian processes: kernels, features, and interpolation of features over the length-scale."""

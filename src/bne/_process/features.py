@@ -1,12 +1,13 @@
-"""Whitened features of a Gaussian process, and the process that draws of coefficients give.
+"""Whitened features of a Gaussian process, and values of the process from draws (Eq. 2).
 
 A Gaussian process with kernel ``k`` is written ``a(x; ell)^T v`` with ``v ~ N(0, I)`` and features
 
     a(x; ell) = L(ell)^{-1} k(z, x; ell),      L L^T = k(z, z; ell),
 
-at feature points ``z``. With all distinct rows as points, ``A A^T = k`` exactly on the training
-rows. The features are tabulated once on a grid of length-scales and interpolated between (C1), so
-that no Cholesky factor is needed when a sampler moves ``ell``.
+at feature points ``z``. If all distinct rows are points, ``A A^T = k`` is exact on the training
+rows. The features are tabulated once on a grid of length-scales. Between the nodes they are
+interpolated with a continuous derivative, so that no Cholesky factor is needed when the sampler
+moves ``ell``.
 """
 
 from typing import NamedTuple
@@ -27,17 +28,19 @@ class FeatureMap(NamedTuple):
     Attributes
     ----------
     kernel : function
-        Correlation as a function of scaled distance.
+        Correlation as a function of the scaled distance.
     points : (m, d) array
         The feature points z.
     relevance : (d,) array
-        Each input is multiplied by it before distances are taken: one length-scale per input.
+        Factor by which each input is multiplied before distances are taken. Different factors give
+        each input its own length-scale.
     log_ell : (J,) array
-        Equispaced grid of log length-scales.
+        Log length-scales of the nodes, equispaced.
     factors : (J, m, m) array
         Lower Cholesky factors of k(z, z; ell_j).
     rotations : (J, m, m) array or None
-        Rotate the features at each node (`principal_rotations`); the prior does not mind.
+        Rotation of the features at each node (`principal_rotations`). A rotation does not change
+        the prior of the process.
     """
 
     kernel: KernelFunction
@@ -48,7 +51,7 @@ class FeatureMap(NamedTuple):
     rotations: Array | None = None
 
     def tabulate(self, x: Array) -> Array:
-        """Features of the rows x at every node: (J, N, m)."""
+        """Find the features of the rows x at every node: (J, N, m)."""
         distance = cdist(x * self.relevance, self.points * self.relevance)
         table = np.empty((len(self.log_ell), len(x), len(self.points)))
         for j, log_ell in enumerate(self.log_ell):
@@ -57,7 +60,7 @@ class FeatureMap(NamedTuple):
         return table if self.rotations is None else table @ self.rotations
 
     def within(self, nodes: slice) -> "FeatureMap":
-        """The map with some of its nodes."""
+        """Return the map with only these nodes."""
         rotations = None if self.rotations is None else self.rotations[nodes]
         return self._replace(
             log_ell=self.log_ell[nodes], factors=self.factors[nodes], rotations=rotations
@@ -67,7 +70,7 @@ class FeatureMap(NamedTuple):
 def make_feature_map(
     kernel: KernelFunction, points: Array, log_ell: Array, relevance: Array | None = None
 ) -> FeatureMap:
-    """Factorise k(z, z) at every node of the grid."""
+    """Make a feature map: factorise k(z, z) at every node of the grid."""
     relevance = np.ones(points.shape[1]) if relevance is None else relevance
     distance = cdist(points * relevance, points * relevance)
     factors = np.stack([cholesky(kernel(distance / np.exp(le))) for le in log_ell])
@@ -75,13 +78,18 @@ def make_feature_map(
 
 
 def process_draws(table: Array, grid: Array, log_ell: Array, coefficients: Array) -> Array:
-    """Process values ``a(x; ell_s)^T v_s`` for every draw.
+    """Find the values ``a(x; ell_s)^T v_s`` of the process in every draw s.
 
     Parameters
     ----------
-    table : (J, N, m) features of N rows.
-    log_ell : (S,) draws.
-    coefficients : (S, m) draws of v, or (S, m, M) for several processes that share features.
+    table : (J, N, m)
+        Features of N rows at every node.
+    grid : (J,)
+        Log length-scales of the nodes.
+    log_ell : (S,)
+        Draws of the log length-scale.
+    coefficients : (S, m) or (S, m, M)
+        Draws of v, for one process or for M processes that share the features.
 
     Returns
     -------
@@ -99,16 +107,16 @@ def process_draws(table: Array, grid: Array, log_ell: Array, coefficients: Array
 
 
 def missing_variance(table: Array, grid: Array, log_ell: Array) -> Array:
-    """What the features leave out, ``k(x, x) - a(x)^T a(x) >= 0``: (S, N).
+    """Find the variance that the features leave out, ``k(x, x) - a(x)^T a(x) >= 0``: (S, N).
 
-    Off the training rows a draw is completed with this variance, so that far from the data the
-    process has its prior again.
+    At rows other than the feature points, a draw is completed with this variance. So far from the
+    data the process has its prior again.
     """
     first, weights = interpolation(log_ell, grid)
     explained = np.zeros((len(log_ell), table.shape[1]))
     for p in range(4):
         for q in range(p, 4):
-            # a_p . a_q at every first node, then picked draw by draw
+            # products a_p . a_q for every first node; each draw then takes its own
             inner = np.einsum(
                 "jnm,jnm->jn", table[p : len(grid) - 3 + p], table[q : len(grid) - 3 + q]
             )

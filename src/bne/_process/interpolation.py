@@ -1,4 +1,4 @@
-"""Interpolation between the nodes of a grid of log length-scales: one formula for numpy and JAX."""
+"""Interpolation on a grid of log length-scales, with one formula for numpy and JAX."""
 
 from typing import Any, NamedTuple
 
@@ -9,19 +9,24 @@ import numpy as np
 from bne._base.typing import Array
 
 N_NODES = 32
-"""Length of the grid of length-scales: a spacing of about 0.2 in log(ell) over a wide prior."""
+"""Number of length-scales on the grid: about 0.2 apart in log(ell) over a wide prior.
+
+The interpolated kernel is then within 1e-3 of the exact one (docs/deviations.md). More nodes would
+be more exact, but tables grow with their number.
+"""
 
 
 def interpolation(log_ell: Any, grid: Any, xp: Any = np) -> tuple[Any, Any]:
-    """Catmull-Rom interpolation on an equispaced grid.
+    """Find the weights of Catmull-Rom interpolation on an equispaced grid.
 
-    Returns the first of four neighbouring nodes and their weights, shape (..., 4); beyond the ends
-    of the grid the nearest node is used. `xp` is numpy or jax.numpy, so that fitting and predicting
-    share one formula. The result is C1 in ``log_ell`` inside the grid.
+    Returns the index of the first of four neighbouring nodes, and their weights (..., 4). Beyond
+    the ends of the grid the nearest inner node is used. Inside the grid the result has a continuous
+    derivative in `log_ell`. `xp` is numpy or jax.numpy, so that fitting and predicting share one
+    formula.
     """
     J = grid.shape[0]
     if J < 4:
-        raise ValueError(f"Interpolation needs at least 4 nodes; got {J}.")
+        raise ValueError(f"Interpolation needs at least 4 nodes; got {J}. Pass a longer grid.")
     position = xp.clip((log_ell - grid[0]) / (grid[1] - grid[0]), 1.0, J - 2.0)
     start = xp.clip(xp.floor(position), 1, J - 3).astype(int)
     s = (position - start)[..., None]
@@ -38,13 +43,16 @@ def interpolation(log_ell: Any, grid: Any, xp: Any = np) -> tuple[Any, Any]:
 
 
 def nodes_between(log_ell: Array, grid: Array) -> slice:
-    """The nodes that interpolation at any of these length-scales reads."""
+    """Find the nodes that interpolation reads at any of these length-scales."""
     first = interpolation(log_ell, grid)[0]
     return slice(int(np.min(first)), int(np.max(first)) + 4)
 
 
 def interpolate(table: Any, log_ell: Any, grid: Any, xp: Any = np) -> Any:
-    """A table (J, ...) at one length-scale. A table of one node belongs to a held length-scale."""
+    """Interpolate a table (J, ...) at one length-scale.
+
+    The table of a length-scale that is held has only one node, which is returned.
+    """
     if table.shape[0] == 1:
         return table[0]
     first, weights = interpolation(xp.asarray(log_ell), grid, xp)
@@ -53,11 +61,19 @@ def interpolate(table: Any, log_ell: Any, grid: Any, xp: Any = np) -> Any:
 
 
 class Interpolated(NamedTuple):
-    """A large table at one length-scale, to be multiplied by: a matrix, and its derivative.
+    """A large table at one length-scale: a matrix with its derivative, for use in products.
 
-    The derivative in log_ell is carried along in place of being found by automatic differentiation,
-    which would read the four matrices that are interpolated once more for every product.
-    ``change`` is 0, and has the derivative of log_ell. Without a slope the length-scale is held.
+    Automatic differentiation would read the four interpolated matrices again for every product. So
+    the derivative in log_ell is carried along instead.
+
+    Attributes
+    ----------
+    matrix : (n, m)
+        The interpolated matrix A(ell).
+    slope : (n, m) or None
+        Its derivative in log_ell; None if the length-scale is held.
+    change : float or None
+        A zero whose derivative is that of log_ell.
     """
 
     matrix: Any
@@ -65,14 +81,14 @@ class Interpolated(NamedTuple):
     change: Any = None
 
     def times(self, v: Any) -> Any:
-        """``A(ell) v``."""
+        """Find ``A(ell) v``."""
         product = self.matrix @ v
         if self.slope is None:
             return product
         return product + self.change * (self.slope @ jax.lax.stop_gradient(v))
 
     def transposed_times(self, w: Any) -> Any:
-        """``A(ell)^T w``."""
+        """Find ``A(ell)^T w``."""
         product = w @ self.matrix
         if self.slope is None:
             return product
@@ -80,7 +96,10 @@ class Interpolated(NamedTuple):
 
 
 def interpolate_once(table: Any, log_ell: Any, grid: Any) -> Interpolated:
-    """A table (J, n, m) at one length-scale; its only node where the length-scale is held."""
+    """Interpolate a table (J, n, m) at one length-scale, with its derivative.
+
+    The table of a length-scale that is held has only one node, which is returned.
+    """
     if table.shape[0] == 1:
         return Interpolated(table[0])
     fixed = jax.lax.stop_gradient(log_ell)

@@ -1,4 +1,4 @@
-"""Shift-invariant kernels: correlations as functions of the scaled distance ``r = d / ell``."""
+"""Kernels: correlations as functions of the scaled distance ``r = d / ell``."""
 
 from collections.abc import Callable
 
@@ -7,6 +7,7 @@ import numpy as np
 from bne._base.typing import Array
 
 KernelFunction = Callable[[Array], Array]
+"""A function that maps scaled distances r to correlations k(r)."""
 
 
 def _matern12(r: Array) -> Array:
@@ -33,6 +34,7 @@ KERNELS: dict[str, KernelFunction] = {
     "matern52": _matern52,
     "rbf": _rbf,
 }
+"""The kernels that have a name."""
 
 
 def resolve_kernel(kernel: str | KernelFunction) -> KernelFunction:
@@ -53,6 +55,6 @@ def resolve_kernel(kernel: str | KernelFunction) -> KernelFunction:
     if at_zero.shape != (1,) or abs(at_zero[0] - 1.0) > 1e-8:
         raise ValueError(
             "A kernel function must map an array of scaled distances r to correlations with "
-            f"k(0) = 1; got k([0.]) = {at_zero!r}."
+            f"k(0) = 1; got k([0.]) = {at_zero!r}. Divide the function by its value at 0."
         )
     return kernel

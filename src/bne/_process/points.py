@@ -1,4 +1,4 @@
-"""Feature points: which rows carry a process, and how far apart they are."""
+"""Feature points: the rows on which a process is built, and their distances."""
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -7,11 +7,14 @@ from bne._base.typing import Array
 from bne._process.kernels import KernelFunction
 
 NEIGHBOURS = 5
-"""A residual that turns within the reach of five neighbours cannot be told from noise."""
+"""The spacing of points is the distance to this many neighbours.
+
+A process that varies within the distance of five neighbours cannot be told from noise.
+"""
 
 
 def spacing_and_range(points: Array) -> tuple[float, float]:
-    """Median distance to the fifth neighbour, and the diagonal of the points' bounding box."""
+    """Find the median distance to the fifth neighbour, and the diagonal of the bounding box."""
     extent = float(np.linalg.norm(np.ptp(points, axis=0)))
     if len(points) < 2 or extent == 0.0:
         return 0.1, 1.0
@@ -21,15 +24,16 @@ def spacing_and_range(points: Array) -> tuple[float, float]:
 
 
 CANDIDATES = 50_000
-"""Rows at the most that feature points are chosen from."""
+"""Largest number of rows among which feature points are chosen; more take time and memory."""
 
 
 def choose_points(kernel: KernelFunction, x: Array, limit: int, seed: int) -> Array:
-    """Feature points: every distinct row if there are at most `limit`, a choice of them beyond.
+    """Choose the feature points: all distinct rows if there are at most `limit`, else `limit` rows.
 
-    The choice is the randomly pivoted Cholesky factorisation of the kernel matrix (Chen, Epperly,
-    Tropp, Webber 2024): a row is taken with probability proportional to the variance that the rows
-    taken before leave unexplained. Of very many rows it is made among some.
+    They are chosen by randomly pivoted Cholesky factorisation of the kernel matrix (Chen, Epperly,
+    Tropp and Webber 2024). A row is taken with a probability proportional to the variance that the
+    rows taken before leave unexplained. When there are very many rows, the points are chosen among
+    `CANDIDATES` of them.
     """
     distinct = np.unique(x, axis=0)
     if len(distinct) <= limit:

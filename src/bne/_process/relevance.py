@@ -1,7 +1,7 @@
-"""One length-scale per input: relative length-scales that maximise the marginal likelihood.
+"""One length-scale for each input: relative length-scales that maximise the marginal likelihood.
 
-The relative length-scales are an empirical-Bayes choice, made once; the common length-scale that
-multiplies them all is then sampled like any other (docs/deviations.md says why).
+The relative length-scales are estimated once, before sampling. The common length-scale that
+multiplies them all is then sampled (docs/deviations.md says why).
 """
 
 import numpy as np
@@ -12,15 +12,15 @@ from bne._base.typing import Array
 from bne._process.kernels import KernelFunction
 
 MAX_ROWS = 200
-"""Rows used; the cost of one evaluation is cubic in it."""
+"""Largest number of rows that are used: the cost of one evaluation grows with its cube."""
 
 
 def fit_relevance(kernel: KernelFunction, x: Array, f: Array, y: Array, seed: int) -> Array:
-    """Relevance of each input (the inverse of its relative length-scale): (d,), mean 1 in logs.
+    """Estimate the relevance of each input, the inverse of its relative length-scale: (d,).
 
-    Maximises the marginal likelihood of Eq. (2) at sigma_omega = 1, with a standard normal penalty
-    on the logarithms of relevances and scales, so that an input without influence ends at a finite
-    one.
+    It maximises the marginal likelihood of Eq. (2) with sigma_omega = 1. The logarithms of
+    relevances and scales have a standard normal penalty, so that an input without influence gets a
+    finite value. The relevances are divided by their geometric mean.
     """
     rows = np.random.default_rng(seed).permutation(len(y))[:MAX_ROWS]
     x, f, y = x[rows], f[rows], y[rows]

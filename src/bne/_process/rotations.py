@@ -1,4 +1,4 @@
-"""Rotations that make features nearly orthogonal, smoothly in the length-scale."""
+"""Rotations that make features nearly orthogonal, and that vary smoothly with the length-scale."""
 
 import numpy as np
 from scipy import linalg
@@ -7,12 +7,20 @@ from bne._base.typing import Array
 
 
 def principal_rotations(table: Array, reference: int) -> Array:
-    """Rotations (J, m, m) that make the features' columns nearly orthogonal at every node.
+    """Find rotations (J, m, m) that make the columns of features nearly orthogonal at every node.
 
-    At the node `reference` they are the eigenvectors of ``A^T A``; from there outwards each is the
-    rotation that keeps the features closest to its neighbour's (Procrustes), so that the rotated
-    features are smooth in the length-scale, and then turned a little towards the eigenvectors.
-    Samplers then see coordinates that are nearly independent, whatever the length-scale.
+    At the node `reference`, the rotation is the matrix of eigenvectors of ``A^T A``. From there
+    outwards, each node gets the rotation that keeps its features closest to those of the node
+    before (Procrustes). So the rotated features vary smoothly with the length-scale. Then it is
+    turned a little towards the eigenvectors. The coordinates of the sampler are then nearly
+    independent at every length-scale.
+
+    Parameters
+    ----------
+    table : (J, N, m) array
+        Features A of N rows at every node.
+    reference : int
+        Node from which to start.
     """
     J, _, m = table.shape
     rotations = np.empty((J, m, m))
@@ -27,15 +35,18 @@ def principal_rotations(table: Array, reference: int) -> Array:
 
 
 MAX_TURN = 0.05
-"""Radians in a step of `_turned`: features that turn fast lose variance between two nodes."""
+"""Largest angle of a step of `_turned`, in radians.
+
+Features that turn fast from node to node would lose variance where they are interpolated.
+"""
 
 
 def _turned(rotation: Array, gram: Array) -> Array:
-    """A rotation with columns nearer to eigenvectors of `gram`, by three small steps.
+    """Turn the columns of a rotation towards eigenvectors of `gram`, in three small steps.
 
     A step turns every pair of columns by about the angle that makes them orthogonal in `gram`. A
-    pair that is nearly alike in it turns by less, since its eigenvectors may be any; and so do
-    columns that `gram` hardly sees.
+    pair with nearly equal sizes in `gram` turns by less, because its eigenvectors are not well
+    determined. Columns with a small size in `gram` also turn by less.
     """
     for _ in range(3):
         G = rotation.T @ gram @ rotation

@@ -1,1 +1,1 @@
-"""Hamiltonian Monte Carlo of any log density; it knows no model."""
+"""Hamiltonian Monte Carlo for any log density. Nothing here knows the model."""

@@ -1,10 +1,11 @@
-"""Runs that survive being killed: every chain's blocks on disk, and what they belong to.
+"""Checkpoints: a run that was killed can continue from the draws on disk.
 
-A folder holds ``run.json``, which says of what data and settings the run is, and a folder of blocks
-for every chain. A block's file has the draws made since the last one and the sampler's state after
-them, so that going on from it gives the draws of an unbroken run to the last bit. Files are numpy
-archives, read without pickle; they appear whole or not at all, and one that cannot be read ends
-what is gone on from.
+A folder holds ``run.json``, which describes the data and the settings of the run, and a folder of
+files for every chain. A file holds the draws since the last file, and the state of the sampler
+after them. So a run that continues gives the draws of an unbroken run, to the last bit.
+
+Files are numpy archives, read without pickle. They appear whole or not at all. If a file cannot be
+read, the chain continues from the file before it.
 """
 
 import hashlib
@@ -24,49 +25,65 @@ from bne._base.files import atomic
 from bne._base.typing import Array
 
 INTERVAL = 2.0
-"""Seconds between two writes of a chain."""
+"""Smallest number of seconds between two writes of a chain.
+
+This much work is lost at most if a run is killed between blocks; shorter intervals write more
+files.
+"""
 
 DESCRIPTION = "run.json"
+"""Name of the file that describes the run."""
 
 PACKAGES = ("jax", "jaxlib", "blackjax", "numpy", "scipy")
-"""Another version of any may change the draws, as one of ours may."""
+"""Packages whose versions are compared: another version of any of them may change the draws."""
 
 
 class CheckpointError(ValueError):
-    """A checkpoint of another run than the one that was asked for."""
+    """An error for a checkpoint that does not belong to this run, or cannot be read."""
 
 
 class Checkpoint(NamedTuple):
-    """A folder of checkpoints, or None for none, and the run that it is of."""
+    """A folder of checkpoints.
+
+    Attributes
+    ----------
+    folder : Path or None
+        The folder; None stores nothing.
+    run : str
+        Digest of the description of the run, which every file of the run repeats.
+    """
 
     folder: Path | None = None
     run: str = ""
 
     def part(self, name: str) -> "Checkpoint":
-        """The part of the run with this name."""
+        """Return the checkpoint of the part of the run with this name."""
         return self if self.folder is None else self._replace(folder=self.folder / name)
 
     def chain(self, name: str) -> "ChainLog":
-        """The blocks of one chain."""
+        """Return the log of the chain with this name."""
         return ChainLog(self.part(name).folder, self.run)
 
 
 NO_CHECKPOINT = Checkpoint()
+"""A checkpoint that stores nothing."""
 
 
 def open_checkpoint(
     folder: str | Path | None, data: Mapping[str, Array], settings: Mapping[str, Any], seed: int
 ) -> tuple[Checkpoint, int]:
-    """The folder's checkpoint, made if there is none, and the seed of its run.
+    """Open the checkpoint of a folder, or make one, and return it with the seed of its run.
 
     Parameters
     ----------
     data : dict of arrays
-        What the draws depend on; a change of any is refused.
+        Data on which the draws depend. If they differ from those of the checkpoint, an error is
+        raised.
     settings : dict
-        Likewise; values that JSON can hold.
+        Settings on which the draws depend, compared in the same way. JSON must be able to hold
+        them.
     seed : int
-        Of a new run; one that goes on has its own, unless ``settings["random_state"]`` differs.
+        Seed of a new run. A run that continues keeps its own.
     """
     if folder is None:
         return NO_CHECKPOINT, seed
@@ -81,7 +98,7 @@ def open_checkpoint(
     if not description.exists():
         if next(folder.rglob("*.npz"), None) is not None:
             raise CheckpointError(
-                f"{str(folder)!r} has draws, but no {DESCRIPTION} that says of what run. Name "
+                f"{str(folder)!r} has draws, but no {DESCRIPTION} that describes their run. Name "
                 "another folder, or delete this one."
             )
         with atomic(description) as file:
@@ -99,19 +116,19 @@ def open_checkpoint(
     if changed:
         raise CheckpointError(
             f"The checkpoint {str(folder)!r} belongs to a run with other {', '.join(changed)}. "
-            "Repeat that call unchanged to go on with it, or name another folder."
+            "To continue it, repeat that call unchanged. To start a new run, name another folder."
         )
     return Checkpoint(folder, hashlib.sha256(text.encode()).hexdigest()), seed
 
 
 def _differing(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """Names whose values differ, or that only one of the two has."""
+    """Find the names whose values differ, or that only one of the two dictionaries has."""
     names = [*now, *(k for k in before if k not in now)]
     return [k for k in names if k not in now or k not in before or before[k] != now[k]]
 
 
 def _plain(value: Any) -> Any:
-    """A NumPy number as Python's."""
+    """Turn a NumPy number into a Python number."""
     return value.item()
 
 
@@ -121,7 +138,7 @@ def _digest(values: Array) -> str:
 
 
 class ChainLog:
-    """Blocks of one chain: trees of arrays whose first axis is that of iterations."""
+    """Blocks of one chain: trees of arrays whose first axis counts iterations."""
 
     def __init__(self, folder: Path | None, run: str = "") -> None:
         self._folder = folder
@@ -131,22 +148,32 @@ class ChainLog:
         self._written = 0.0
 
     def resume(self, block_like: Any, state_like: Any) -> tuple[list[Any], Any, int]:
-        """Blocks on disk, the state after them (None without any), and the iterations they hold.
+        """Read the blocks on disk.
 
         Parameters
         ----------
         block_like, state_like
-            Trees of the shape that `add` is given.
+            A block and a state as `add` gets them. Files with arrays of other shapes are deleted.
+
+        Returns
+        -------
+        blocks : list
+            Blocks in their order.
+        state
+            State of the sampler after them; None without blocks.
+        done : int
+            Number of iterations in the blocks.
         """
         blocks, state, done = [], None, 0
-        self._written = time.monotonic()  # of the machine that samples
+        # here, and not in __init__: the chain may run on another machine
+        self._written = time.monotonic()
         if self._folder is None:
             return blocks, state, done
         self._folder.mkdir(parents=True, exist_ok=True)
         for path in sorted(self._folder.glob("*.npz")):
             arrays = _read(path) if path.stem == f"{done:08d}" else None
             if arrays is None or not self._fits(arrays, block_like, state_like):
-                path.unlink()  # damaged, of another run, or after such a one
+                path.unlink()  # it is damaged, belongs to another run, or follows such a file
                 continue
             blocks.append(_tree(block_like, arrays, "block"))
             state = _tree(state_like, arrays, "state")
@@ -155,7 +182,7 @@ class ChainLog:
         return blocks, state, done
 
     def _fits(self, arrays: dict[str, Array], block_like: Any, state_like: Any) -> bool:
-        """Whether a file's arrays are of this run, and have the shapes of its draws and state."""
+        """Say whether the arrays of a file belong to this run and have the expected shapes."""
         expected = {f"block{i}": a.shape[1:] for i, a in enumerate(jax.tree.leaves(block_like))}
         expected |= {f"state{i}": a.shape for i, a in enumerate(jax.tree.leaves(state_like))}
         run = arrays.pop("run", None)
@@ -164,7 +191,7 @@ class ChainLog:
         return ours and found == expected
 
     def add(self, block: Any, state: Any, last: bool) -> None:
-        """Keep a block; write what waits when it is time to, or with the `last` one."""
+        """Keep a block. Waiting blocks are written every `INTERVAL` seconds, and at the `last`."""
         if self._folder is None:
             return
         self._waiting.append(block)
@@ -179,7 +206,10 @@ class ChainLog:
 
 
 def _read(path: Path) -> dict[str, Array] | None:
-    """Arrays of a file, or None where it is damaged; a disk that cannot be read is no damage."""
+    """Read the arrays of a file; return None if it is damaged.
+
+    An error of the disk is raised: the file may be whole, and must not be deleted.
+    """
     data = path.read_bytes()
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:

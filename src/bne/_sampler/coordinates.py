@@ -1,4 +1,4 @@
-"""Linear maps to coordinates in which a density has about unit scale in every direction."""
+"""Linear maps from coordinates in which a density has about unit scale in every direction."""
 
 from collections.abc import Callable
 from functools import partial
@@ -12,13 +12,20 @@ from scipy import optimize
 from bne._base.typing import Array
 
 LogDensity = Callable[[Any, Any], Any]
+"""A log density: a function of the position and the data."""
 
 
 class LowRank(NamedTuple):
-    """``q = scale * (z + U (stretch * U^T z))``: scales, and a few directions stretched besides.
+    """The map ``q = scale * (z + U (stretch * U^T z))``, whose Jacobian is a constant.
 
-    ``scale`` (dim,), ``stretch`` (r,), ``U`` (dim, r) with orthonormal columns. The Jacobian is a
-    constant.
+    Attributes
+    ----------
+    scale : (dim,)
+        Scale of each coordinate.
+    stretch : (r,)
+        A few directions are stretched by 1 + this.
+    U : (dim, r)
+        These directions, as orthonormal columns.
     """
 
     scale: Any
@@ -26,39 +33,43 @@ class LowRank(NamedTuple):
     U: Any
 
     def __call__(self, z: Any) -> Any:
-        """Map coordinates (..., dim) to the density's own."""
+        """Map coordinates z (..., dim) to the coordinates q of the density."""
         return (z + ((z @ self.U) * self.stretch) @ self.U.T) * self.scale.reshape(
             (1,) * (z.ndim - 1) + (-1,)
         )
 
     def inverse(self, q: Array) -> Array:
-        """Map back."""
+        """Map coordinates q of the density back to z."""
         z = q / self.scale
         return z + ((z @ self.U) * (1.0 / (1.0 + self.stretch) - 1.0)) @ self.U.T
 
     def pull_back(self, gradient: Array) -> Array:
-        """Gradients (..., dim) in z, taken back to the density's own coordinates."""
+        """Turn gradients (..., dim) in z into gradients in q."""
         g = gradient + ((gradient @ self.U) * (1.0 / (1.0 + self.stretch) - 1.0)) @ self.U.T
         return g / self.scale
 
 
 def scales_only(scale: Array, rank: int) -> LowRank:
-    """The map that only scales, in the shape of one with `rank` directions."""
+    """Make the map that only scales, with `rank` directions that are not stretched."""
     return LowRank(scale, np.zeros(rank), np.zeros((len(scale), rank)))
 
 
 PRIOR_WEIGHT = 100.0
-"""How many draws of a unit Gaussian `fisher_map` adds to those it is given."""
+"""`fisher_map` shrinks its covariances as if so many draws of a unit Gaussian were added.
+
+More shrinking protects against the noise of few draws; less follows the draws more closely.
+"""
 
 
 def fisher_map(position: Array, gradient: Array, before: LowRank) -> LowRank:
-    """Find the map that makes draws (N, dim) and their scores alike; in the shape of `before`.
+    """Find the map under which draws (N, dim) and their gradients have the same covariance.
 
-    In the coordinates of a Gaussian's own scale the score is minus the draw. So the map has the
-    covariance M with ``M C_g M = C_q``, the geometric mean of the draws' covariance C_q and the
-    inverse of the scores' C_g: it minimises the Fisher divergence to a Gaussian. Both covariances
-    are shrunk to the identity, and of M the directions farthest from 1 are kept. A coordinate that
-    has not moved keeps its scale.
+    For a Gaussian of unit scale, the gradient of the log density is minus the draw. So the
+    covariance M of the map solves ``M C_g M = C_q``, where C_q is the covariance of the draws and
+    C_g that of the gradients. This M minimises the Fisher divergence to a Gaussian.
+
+    Both covariances are shrunk to the identity. The map keeps the directions of M whose eigenvalues
+    are farthest from 1, as many as `before` has. A coordinate that has not moved keeps its scale.
     """
     q, g = np.std(position, axis=0), np.std(gradient, axis=0)
     moved = (q > 0.0) & (g > 0.0) & np.isfinite(g)
@@ -75,7 +86,7 @@ def fisher_map(position: Array, gradient: Array, before: LowRank) -> LowRank:
 
 
 def geometric_mean(A: Array, B: Array) -> Array:
-    """The symmetric M with ``M B M = A``; A and B positive definite."""
+    """Find the symmetric M with ``M B M = A``, for positive definite A and B."""
     values, axes = np.linalg.eigh(B)
     root, inverse = (axes * values**p @ axes.T for p in (0.5, -0.5))
     values, axes = np.linalg.eigh(root @ A @ root)
@@ -84,27 +95,39 @@ def geometric_mean(A: Array, B: Array) -> Array:
 
 @partial(jax.jit, static_argnums=0)
 def value_and_grad(log_density: LogDensity, position: Any, data: Any) -> Any:
-    """Compiled once for all data of a shape."""
+    """Find the log density and its gradient; compiled once for all data of the same shapes."""
     return jax.value_and_grad(log_density)(position, data)
 
 
 class Laplace(NamedTuple):
-    """The mode of a log density and a factor L of its inverse negative Hessian, ``L L^T``."""
+    """The Laplace approximation of a log density.
+
+    Attributes
+    ----------
+    mode : (dim,)
+        Mode of the density.
+    factor : (dim, dim)
+        L, where ``L L^T`` is the inverse of the negative Hessian at the mode.
+    """
 
     mode: Array
     factor: Array
 
     def __call__(self, z: Any) -> Any:
-        """Map coordinates of unit scale, (..., dim), to the density's own."""
+        """Map coordinates of unit scale (..., dim) to the coordinates of the density."""
         return self.mode + z @ self.factor.T
 
 
 MAX_SCALE = 2.0
-"""A direction flatter than this (in logarithms) at the mode is taken to have this scale."""
+"""Largest scale of a direction, in logarithms of hyperparameters.
+
+A direction that is flatter at the mode is given this scale, because its curvature there says little
+about its width.
+"""
 
 
 def laplace(log_density: LogDensity, data: Any, start: Array, bounds: Array) -> Laplace:
-    """Find the mode within `bounds` (dim, 2), and the curvature there by central differences."""
+    """Find the mode within `bounds` (dim, 2), and the Hessian there by central differences."""
     with jax.enable_x64(True):
         data = jax.tree.map(jnp.asarray, data)
 

@@ -1,4 +1,4 @@
-"""Is the posterior sampled well enough? R-hat, effective sample sizes, divergences, E-BFMI."""
+"""Checks of the sampling: R-hat, effective sample size (ESS), divergences and E-BFMI."""
 
 import warnings
 from collections.abc import Sequence
@@ -12,14 +12,26 @@ from bne._base.typing import Array
 from bne._base.warnings import SamplingWarning
 
 MAX_R_HAT = 1.01
+"""R-hat above this raises a warning: the chains do not agree yet. It is the customary limit."""
+
 MIN_ESS = 400
+"""An ESS below this raises a warning: ends of intervals are not known well.
+
+It is the customary limit, 100 for each of four chains.
+"""
+
 MIN_BFMI = 0.3
+"""E-BFMI below this (the customary limit) raises a warning: chains explore the tails slowly."""
+
 MAX_PILOT_R_HAT = 1.1
-"""Of a pilot only means are used."""
+"""R-hat of a pilot above this raises a warning.
+
+Only the means of a pilot are used, so a looser limit than `MAX_R_HAT` will do.
+"""
 
 
 def summarise_chains(quantities: dict[str, Array]) -> pd.DataFrame:
-    """Mean, sd, ESS and R-hat of named quantities (chain, draw), by ArviZ."""
+    """Find mean, sd, ESS and R-hat of named quantities (chain, draw) with ArviZ."""
     rows = {}
     for name, values in quantities.items():
         axes: dict[str, Any] = {"chain_axis": 0, "draw_axis": 1}
@@ -39,7 +51,7 @@ def summarise_chains(quantities: dict[str, Array]) -> pd.DataFrame:
 def health(
     quantities: Sequence[dict[str, Array]], statistics: Sequence[dict[str, Array]]
 ) -> tuple[pd.DataFrame, dict[str, Array]]:
-    """Diagnostics of every shard, one below the other, and the sampler's statistics, joined."""
+    """Join the diagnostics of all shards in one table, and their sampler statistics by name."""
     tables = [summarise_chains(named) for named in quantities]
     if len(tables) > 1:
         tables = [t.rename(index=lambda n, i=i: f"shard {i}: {n}") for i, t in enumerate(tables)]
@@ -48,7 +60,7 @@ def health(
 
 
 def warn_if_unhealthy(stage: str, table: pd.DataFrame, statistics: dict[str, Array]) -> None:
-    """One warning for a stage, naming each problem and its remedy."""
+    """Give one warning for a stage, which names each problem and its remedy."""
     problems = []
     divergences = int(np.sum(statistics["diverging"]))
     if divergences:
@@ -75,13 +87,13 @@ def warn_if_unhealthy(stage: str, table: pd.DataFrame, statistics: dict[str, Arr
 
 
 def _named(values: pd.Series, limit: float, most: int = 3) -> str:
-    """Names of the values below a limit, the worst first."""
+    """Name the values below a limit, the lowest first; at most `most` names are spelled out."""
     names = list(values[values < limit].sort_values().index)
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def warn_if_unsettled(quantities: dict[str, Array]) -> None:
-    """Warn where the chains of a pilot, whose hyperparameters all shards get, do not agree."""
+    """Warn if the chains of a pilot do not agree: all shards get its hyperparameters."""
     worst = summarise_chains(quantities)["r_hat"].max()
     if worst > MAX_PILOT_R_HAT:
         warnings.warn(

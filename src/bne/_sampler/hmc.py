@@ -1,9 +1,11 @@
-"""Hamiltonian Monte Carlo: (log density, data, starts) -> draws and statistics.
+"""Hamiltonian Monte Carlo, from a log density, its data and starting points to draws.
 
-Trajectories have random lengths in coordinates of about unit scale, which the warm-up finds in
-rounds (`fisher_map`). The log density takes its data as an argument, and the caller pads the data,
-so that one compiled program serves every data set of about the same size. A chain runs in blocks:
-between two blocks Python is in control, for a progress bar or an interruption.
+Trajectories have random lengths, in coordinates of about unit scale. The warm-up finds these
+coordinates in rounds (`fisher_map`).
+
+The log density takes its data as an argument, and the caller pads the data. So one compiled program
+serves all data sets of about the same size. A chain runs in blocks of iterations. Between two
+blocks Python is in control: it shows progress, writes a checkpoint, or stops.
 """
 
 import time
@@ -24,43 +26,49 @@ from bne._sampler.checkpoint import NO_CHECKPOINT, ChainLog, Checkpoint
 from bne._sampler.coordinates import LogDensity, LowRank, fisher_map, scales_only
 
 START = -1
-"""The iteration before the first."""
+"""Number of the iteration before the first. It only evaluates the density at the start."""
 
 BLOCK = 50
-"""Iterations at the most between two visits to Python."""
+"""Largest number of iterations in a block. A block returns arrays of this length."""
 
 BLOCK_SECONDS = 2.0
-"""About how long they may take: nothing can be shown, written or stopped before."""
+"""About how long a block may take: within it no progress is shown and no draw is written."""
 
 
 class Reach(NamedTuple):
-    """How far trajectories go: their mean length, and how many leapfrog steps at the most."""
+    """The length of trajectories: their mean length, and the largest number of leapfrog steps."""
 
     length: float
     max_steps: int
 
 
 FULL = Reach(4.0, 128)
-"""A quarter turn in a direction 2.5 times the typical width."""
+"""Usual reach: a quarter turn in a direction of 2.5 times unit scale. With lengths of 2 and 8 the
+noise scale had fewer effective draws per step (docs/lab/sampler.md)."""
 
 FIRST = Reach(4.0, 32)
-"""Where coordinates are guesses, steps are a fifth of what they will be: whole turns are dear."""
+"""Reach in the first round, in which the coordinates are only guesses. There a step is a fifth of
+its later size, so that a whole trajectory would take more than a hundred steps."""
 
 SPREAD = 0.7
-"""Lengths are uniform within this share of their mean, so that no direction stays in step."""
+"""Lengths of trajectories are uniform within this share of their mean. With a fixed length, a
+direction whose period it matches would return to where it started."""
 
 JITTER = 0.3
-"""Step sizes are uniform within this share of the adapted one: short ones leave tight corners."""
+"""Step sizes are uniform within this share of the adapted one. The shorter steps get chains out of
+places where the posterior bends sharply."""
 
 ROUNDS = (0.2, 0.3)
-"""Shares of the warm-up after which the coordinates are found anew."""
+"""Lengths of the warm-up's rounds, as shares of it. New coordinates are found after each of them;
+earlier and later ones did not pay (docs/lab/sampler.md)."""
 
 DIRECTIONS = 48
-"""Directions that the coordinates stretch."""
+"""Number of directions that the coordinates stretch. More of them follow the posterior more
+closely, but take more time in every step."""
 
 DAMPING = 0.2
-"""Of dual averaging. At its customary 0.05 one trajectory that is refused, when .95 are to be
-accepted, makes the next steps up to seventeen times shorter."""
+"""Damping of dual averaging, which adapts the step size. With the customary 0.05, one refused
+trajectory made the next steps seventeen times shorter (docs/lab/sampler.md)."""
 
 
 class Draws(NamedTuple):
@@ -72,22 +80,22 @@ class Draws(NamedTuple):
 
 
 class OnDevice:
-    """Arrays on the device. To another process they go as numpy's, which keep their precision."""
+    """Arrays on JAX's device, which are sent to other processes as numpy arrays."""
 
     def __init__(self, tree: Any) -> None:
         self.tree = jax.tree.map(jnp.asarray, tree)
 
     def __getstate__(self) -> Any:
-        """Leave the device."""
+        """Turn the arrays into numpy arrays."""
         return jax.tree.map(np.asarray, self.tree)
 
     def __setstate__(self, tree: Any) -> None:
-        """Keep numpy arrays: JAX would narrow them, where nobody has allowed it 64 bits."""
+        """Keep the numpy arrays: JAX would narrow them to 32 bits unless 64 are enabled."""
         self.tree = tree
 
 
 class Here:
-    """A progress function that is called in this process and does nothing in another one."""
+    """A progress function that works in this process, and does nothing in another one."""
 
     def __init__(self, function: Callable[[int], object]) -> None:
         self._function = function
@@ -97,16 +105,16 @@ class Here:
         self._function(n)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Leave the progress bar behind: it cannot go to another process."""
+        """Leave the progress bar behind: it cannot be sent to another process."""
         return Here, (_no_report,)
 
 
 def _no_report(n: int) -> None:
-    """Do nothing: progress is not reported from worker processes."""
+    """Do nothing: worker processes do not report progress."""
 
 
 class SamplerSettings(NamedTuple):
-    """How long, how carefully and how many at a time to sample."""
+    """Settings of the sampler, as `BNERegressor` has them."""
 
     chains: int
     warmup: int
@@ -116,16 +124,16 @@ class SamplerSettings(NamedTuple):
 
 
 class Run(NamedTuple):
-    """How a density is sampled, and what is told on the way.
+    """How a density is sampled, and how the run reports.
 
     Attributes
     ----------
     settings : SamplerSettings
     seed : int
     progress : function
-        Called with the number of iterations just done, from any thread.
+        It is called with the number of iterations just done, from any thread.
     checkpoint : Checkpoint
-        Where chains leave their draws, and go on from.
+        Where chains store their draws, and from where they continue.
     """
 
     settings: SamplerSettings
@@ -147,12 +155,13 @@ def sample(
     Parameters
     ----------
     log_density : function of (position, data)
-        A module-level function: its identity is the key of the compiled program.
+        A function of a module, not a closure: its identity is the key of the compiled program.
+    starts : (chain, dim)
     scale : (dim,)
         Rough scale of every coordinate, to begin with.
     run : Run
     reach : Reach
-        Of trajectories, once the coordinates are no longer guesses.
+        Reach of trajectories after the first round.
 
     Notes
     -----
@@ -186,7 +195,11 @@ def _flat(a: Array) -> Array:
 
 
 class Round(NamedTuple):
-    """A part of the run in coordinates that stay: `adapting` iterations, then `draws`."""
+    """A part of the run in which the coordinates do not change.
+
+    It has `adapting` iterations, in which the step size adapts, and then `draws` iterations.
+    `entropy` is the seed of its chains, and `name` its folder in the checkpoint.
+    """
 
     name: str
     entropy: tuple[int, ...]
@@ -198,7 +211,7 @@ class Round(NamedTuple):
 def _run_chains(
     log_density: LogDensity, data: Any, run: Run, coordinates: LowRank, starts: Array, span: Round
 ) -> Draws:
-    """All chains of a round in the given coordinates."""
+    """Run all chains of a round in the given coordinates."""
     seeds = np.random.SeedSequence(span.entropy).generate_state(len(starts))
     with jax.enable_x64(True):
         data = OnDevice((data, coordinates))
@@ -226,7 +239,7 @@ def _run_chain(
     log: ChainLog,
     progress: Callable[[int], object],
 ) -> Draws:
-    """One chain, whose step size adapts at first; it goes on where its log ends."""
+    """Run one chain of a round. It continues from the last block in its log."""
     total = span.adapting + span.draws
     with jax.enable_x64(True):
         data = jax.tree.map(jnp.asarray, on_device.tree)
@@ -243,16 +256,16 @@ def _run_chain(
             blocks.append(jax.tree.map(lambda a, used=used: np.asarray(a)[:used], out))
             log.add(blocks[-1], state, last=first + used == total)
             progress(used - (first == START))
-            each = max(time.monotonic() - began, 1e-3) / used  # some clocks are coarse
+            each = max(time.monotonic() - began, 1e-3) / used  # a coarse clock may say 0
             first, length = first + used, int(np.clip(BLOCK_SECONDS / each, 1, BLOCK))
     return jax.tree.map(lambda *a: np.concatenate(a)[-START:], *blocks)
 
 
 def _unstarted(z: Any) -> Any:
-    """States of the sampler and of its step size before `START`: the density is not known yet.
+    """Make the states of the sampler and of its step size before iteration `START`.
 
-    The step size is drawn to its first value, of the right order in unit coordinates, and not to
-    ten times it, as is the custom.
+    The density is not known there yet. Dual averaging pulls the step size to its first value, which
+    has the right order in coordinates of unit scale. (The custom is ten times the first value.)
     """
     step = dual_averaging_adaptation(0.8)[0](z.size**-0.25)
     step = step._replace(mu=step.log_step_size)
@@ -261,7 +274,7 @@ def _unstarted(z: Any) -> Any:
 
 
 def _transformed(log_density: LogDensity, z: Any, data: tuple[Any, LowRank]) -> Any:
-    """The log density in the sampler's coordinates; the Jacobian is a constant."""
+    """Find the log density in the sampler's coordinates; the Jacobian is constant and left out."""
     return log_density(data[1](z), data[0])
 
 
@@ -276,10 +289,10 @@ def _block(
     reach: Reach,
     data: Any,
 ) -> Any:
-    """Run iterations `span[0]` to `span[1]`, at most `BLOCK`; the first `span[2]` of all adapt.
+    """Run iterations `span[0]` to `span[1]` of a round, at most `BLOCK` of them.
 
-    Iteration `START` takes one step of size 0, which finds the density and its gradient: they need
-    not be compiled a second time to begin with.
+    The step size adapts in iterations before `span[2]`. Iteration `START` takes one step of size 0,
+    which finds the density and its gradient at the start. So these need not be compiled twice.
     """
     key = jax.random.wrap_key_data(key_data)
     kernel = blackjax.hmc.build_kernel()
@@ -319,7 +332,7 @@ def _block(
 
 
 def _no_draws(size: int) -> Draws:
-    """A block of draws that are still to be made."""
+    """Make an empty block of draws, to be filled."""
     zeros = jnp.zeros((BLOCK, size))
     numbers = {k: jnp.zeros(BLOCK) for k in ("lp", "energy", "acceptance_rate", "step_size")}
     statistics = numbers | {

@@ -1,1 +1,1 @@
-"""Model files: what they hold, and how they are read safely."""
+"""Model files: their contents, and how they are read safely."""

@@ -1,10 +1,14 @@
-"""Model files: one zip archive of NetCDF arrays and a JSON description, never a pickle.
+"""Model files: a zip archive with NetCDF arrays and a JSON description, never a pickle.
 
-``model.json`` says what the model is made of, ``arrays.nc`` holds its draws and training rows (any
-NetCDF-4 reader opens it), ``estimators.skops`` fitted experts where they were asked for. The
-description carries the SHA-256 of the others and, in the archive's comment, its own; so an altered
-or truncated file is refused before anything in it is interpreted. Only objects with a tag of
-`bne._storage.codec` are ever built.
+The archive has these members:
+
+* ``model.json`` describes the objects of which the model is made.
+* ``arrays.nc`` holds its draws and training rows. Any NetCDF-4 reader opens it.
+* ``estimators.skops`` holds fitted regressors, if they were asked for.
+
+The description holds the SHA-256 of the other members, and the comment of the archive holds the
+SHA-256 of the description. So an altered or truncated file is refused before anything in it is
+interpreted. Only objects with a tag of `bne._storage.codec` are ever built.
 """
 
 import hashlib
@@ -23,32 +27,38 @@ from bne._storage.errors import ModelFileError
 from bne._storage.netcdf import ARRAYS, from_netcdf, to_netcdf
 
 FORMAT = 3
-"""Number of the layout that is written. 3 has versioned tags in place of class names."""
+"""Number of the format that is written. Format 3 has versioned tags in place of class names."""
 
 READABLE = (2, 3)
-"""Layouts that are read."""
+"""Numbers of the formats that are read."""
 
 FITTED = ("expert_names_", "columns_", "n_rows_", "scaling_", "posterior_", "weights_")
+"""Fitted attributes of the model that a file holds."""
 
 DESCRIPTION, ESTIMATORS = "model.json", "estimators.skops"
+"""Names of the members with the description and with fitted regressors."""
 
 
 def save(model: Any, path: str | Path, *, include_estimators: bool = False) -> None:
-    """Write a fitted model to one file; an existing one is replaced whole or not at all.
+    """Write a fitted model to one file. An existing file is replaced whole or not at all.
 
     Parameters
     ----------
+    model : BNERegressor
+        The fitted model.
+    path : path
+        The file to write.
     include_estimators : bool, default=False
-        Store fitted regressors too, by skops (``pip install skops``). Experts that are columns
-        need nothing.
+        Also store the fitted regressors, with skops (``pip install skops``). A model whose experts
+        are all columns does not need it.
     """
     from sklearn.utils.validation import check_is_fitted
 
     check_is_fitted(model)
     if model.estimators_ and not include_estimators:
         raise ValueError(
-            f"The experts {sorted(model.estimators_)} are fitted regressors, which a model file "
-            "holds only on request. Pass include_estimators=True, or fit the model on columns of "
+            f"The experts {sorted(model.estimators_)} are fitted regressors; a model file stores "
+            "these only on request. Pass include_estimators=True, or fit the model to columns of "
             "predictions."
         )
     arrays = codec.Arrays()
@@ -75,19 +85,22 @@ def save(model: Any, path: str | Path, *, include_estimators: bool = False) -> N
 
 
 def load_as(kind: Callable[..., Any], path: str | Path, trusted: Sequence[str] = ()) -> Any:
-    """Read a model that `save` wrote; predictions are the same to the last digit.
+    """Read a model that `save` wrote. Its predictions are the same to the last digit.
+
+    Loading a file never runs code that the file holds.
 
     Parameters
     ----------
     kind : class
         `BNERegressor`, which is made with the stored parameters.
+    path : path
+        The model file.
     trusted : list of str
-        Types that stored experts may hold beyond those skops trusts by itself. Loading a file never
-        runs code of its own.
+        Types that stored regressors may contain, besides those that skops trusts by itself.
     """
     path = Path(path)
     if not path.exists():
-        raise FileNotFoundError(f"There is no model file {str(path)!r}.")
+        raise FileNotFoundError(f"There is no model file {str(path)!r}. Check the path.")
     try:
         description, members = _read(path)
         arrays = from_netcdf(members[ARRAYS])
@@ -99,8 +112,10 @@ def load_as(kind: Callable[..., Any], path: str | Path, trusted: Sequence[str] =
             model.feature_names_in_ = np.array(description["feature_names"], dtype=object)
     except ModelFileError:
         raise
-    except Exception as error:  # whatever a broken description may provoke
-        raise ModelFileError(f"{str(path)!r} is not a valid model file ({error!r}).") from error
+    except Exception as error:  # a broken description may raise any error
+        raise ModelFileError(
+            f"{str(path)!r} is not a valid model file ({error!r}). Save the model again."
+        ) from error
     model.estimators_ = _load_estimators(members.get(ESTIMATORS), trusted)
     if model.estimators_:
         pairs: list[tuple[str, Any]] = list(model.estimators or [])
@@ -109,7 +124,7 @@ def load_as(kind: Callable[..., Any], path: str | Path, trusted: Sequence[str] =
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Description and checked members of an archive."""
+    """Read the description and the members of an archive, and check them."""
     damaged = f"{str(path)!r} is damaged or not a model file of bne"
     try:
         with zipfile.ZipFile(path) as archive:
@@ -132,7 +147,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
             members = {name: archive.read(name) for name in description["sha256"]}
     except ModelFileError:
         raise
-    except Exception as error:  # zipfile alone has a dozen ways to fail
+    except Exception as error:  # zipfile raises many kinds of errors for a damaged file
         raise ModelFileError(f"{damaged} ({type(error).__name__}: {error}).") from error
     for name, data in members.items():
         if hashlib.sha256(data).hexdigest() != description["sha256"][name]:
@@ -141,7 +156,10 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
 
 
 def _refuse_bombs(members: list[zipfile.ZipInfo], size: int, damaged: str) -> None:
-    """Nothing in a file is compressed, so that it cannot unpack to more than it is."""
+    """Raise an error if a member is compressed, or claims more bytes than the file has.
+
+    bne does not compress. A small file that does could unpack to more than memory holds.
+    """
     if any(info.compress_type != zipfile.ZIP_STORED for info in members):
         raise ModelFileError(f"{damaged}: its members are compressed.")
     if sum(info.file_size for info in members) > size:
@@ -149,7 +167,10 @@ def _refuse_bombs(members: list[zipfile.ZipInfo], size: int, damaged: str) -> No
 
 
 def _parameters(model: Any) -> dict[str, Any]:
-    """Constructor arguments that JSON can hold; regressors and random states are left out."""
+    """Return the constructor arguments in a form that JSON can hold.
+
+    Regressors, splitters and random states are left out.
+    """
     parameters = model.get_params(deep=False)
     experts = parameters["estimators"] or [(name, None) for name in model.expert_names_]
     columns = {name: c if isinstance(c, str | int | np.integer) else None for name, c in experts}
@@ -161,12 +182,12 @@ def _parameters(model: Any) -> dict[str, Any]:
     for name in ("cv", "random_state"):
         if not isinstance(parameters[name], int | str | None):
             parameters[name] = None
-    parameters["checkpoint"] = None  # a folder of the machine that fitted the model
+    parameters["checkpoint"] = None  # it is a folder on the machine that fitted the model
     return {k: v.item() if isinstance(v, np.generic) else v for k, v in parameters.items()}
 
 
 def _constructor_arguments(parameters: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no tuples."""
+    """Turn lists back into tuples where the constructor takes tuples: JSON has none."""
     pairs = [(name, column) for name, column in parameters["estimators"]]
     geographic = parameters["geographic"] and tuple(parameters["geographic"])
     return parameters | {"estimators": pairs, "geographic": geographic}
@@ -181,8 +202,8 @@ def _load_estimators(data: bytes | None, trusted: Sequence[str]) -> dict[str, An
     unknown = sorted(set(skops.get_untrusted_types(data=data)) - set(trusted))
     if unknown:
         raise ModelFileError(
-            f"The file's experts hold types that are not trusted: {unknown}. If you trust them, "
-            "pass trusted=[...] with their names."
+            f"The experts in the file contain types that are not trusted: {unknown}. If you trust "
+            "them, pass trusted=[...] with their names."
         )
     return skops.loads(data, trusted=list(trusted))
 
@@ -192,7 +213,7 @@ def _skops() -> Any:
         import skops.io
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
-            "Fitted experts are stored by skops; pip install skops."
+            "Fitted experts are stored with skops, which is missing. Run `pip install skops`."
         ) from None
     return skops.io
 

@@ -1,8 +1,8 @@
-"""Objects as JSON and arrays, and back; only objects that have a tag are ever built.
+"""Objects as JSON and arrays, and back. Only objects that have a tag are ever built.
 
-A tag is the name of a kind of object and the version of its fields: ``stage/1``. It stays what it
-is when a class is renamed or moved. When the fields of a class change, the class gets the next
-version here, and the reader of the old one stays: files that users have saved must load.
+A tag names a kind of object and the version of its fields, such as ``stage/1``. It does not change
+if a class is renamed or moved. If the fields of a class change, the class gets the next version
+here, and the reader of the old version stays, because files that users have saved must load.
 """
 
 from collections.abc import Callable, Sequence
@@ -65,25 +65,25 @@ READERS: dict[str, Callable[..., Any]] = {tag: kind for kind, tag in TAGS.items(
     "Stage": format2.read_stage,
     "StageDraws": format2.read_stage_draws,
 }
-"""What makes an object of each tag from its fields; format 2 has class names in place of tags."""
+"""The function that makes an object of each tag. In format 2 the tags are class names."""
 
 
 class Arrays:
-    """The arrays of a file by path; one that stands in several places is kept once."""
+    """The arrays of a file, by path. An array that stands in several places is stored once."""
 
     def __init__(self) -> None:
         self.by_path: dict[str, Array] = {}
         self._paths: dict[int, str] = {}
 
     def add(self, path: str, values: Array) -> str:
-        """Keep an array, and return the path that it is kept under."""
+        """Store an array, and return the path under which it is stored."""
         known = self._paths.setdefault(id(values), path)
         self.by_path.setdefault(known, values)
         return known
 
 
 def encode(value: Any, path: str, arrays: Arrays) -> Any:
-    """Turn a value into JSON; its arrays go to `arrays` under their path."""
+    """Turn a value into JSON, and put its arrays into `arrays` under their paths."""
     named = _named(value)
     if named is not None:
         return named
@@ -107,13 +107,13 @@ def encode(value: Any, path: str, arrays: Arrays) -> Any:
         items = [encode(v, f"{path}.{i}", arrays) for i, v in enumerate(value)]
         return items if isinstance(value, list) else {"tuple": items}
     raise ValueError(
-        f"A model file cannot hold {value!r}. Kernels given as functions cannot be saved: use one "
-        "of the named ones."
+        f"A model file cannot hold {value!r}. Functions cannot be saved: if it is a kernel of your "
+        "own, use one of the named ones."
     )
 
 
 def _named(value: Any) -> dict[str, str] | None:
-    """Kernels and constructions are stored by their names."""
+    """Name a value if it is a kernel or a construction, which are stored by their names."""
     for name, kernel in KERNELS.items():
         if value is kernel:
             return {"kernel": name}
@@ -145,5 +145,7 @@ def decode(value: Any, arrays: dict[str, Array]) -> Any:
 def _empty(shape: Sequence[int], name: str) -> Array:
     dtype = np.dtype(name)
     if dtype.hasobject or 0 not in shape:
-        raise ModelFileError("A model file holds numbers only, each in its array.")
+        raise ModelFileError(
+            "A model file holds numbers only, each in its array. This one does not: do not use it."
+        )
     return np.empty(shape, dtype)

@@ -1,5 +1,5 @@
-"""The one error of model files."""
+"""The error for model files that cannot be read."""
 
 
 class ModelFileError(ValueError):
-    """A file that is not a whole model file of a version this package reads."""
+    """An error for a file that is damaged, not a model file, or of a format that is not read."""

@@ -1,7 +1,7 @@
-"""Files of format 2, which bne 0.1.0 wrote: how their objects become today's.
+"""Readers for files of format 2, which bne 0.1.0 wrote.
 
-There the draws of a stage had a field for each hyperparameter, and a partitioned posterior held
-posteriors, where today every posterior holds shards.
+In format 2 the draws of a stage had a field for each hyperparameter; now they have a field for each
+term. A partitioned posterior held posteriors; now every posterior holds shards.
 """
 
 from typing import Any
@@ -25,7 +25,7 @@ def read_stage_draws(
     calibration: CalibrationDraws | None = None,
     **terms: Any,
 ) -> StageDraws:
-    """Make draws of terms from the fields omega, sigma_omega, sigma_delta, log_ell, v and xi."""
+    """Make the draws of terms from the fields omega, sigma_omega, sigma_delta, log_ell, v, xi."""
     named = {"weights": TermDraws(terms["omega"], terms["sigma_omega"])}
     if terms["v"] is not None:
         fields = (terms[name] for name in ("v", "sigma_delta", "log_ell", "xi"))
@@ -36,7 +36,7 @@ def read_stage_draws(
 def read_stage(
     *, draws: StageDraws, residual: Residual | None, features: CalibrationFeatures | None
 ) -> Stage:
-    """Make a list of terms from the residual, which may be None."""
+    """Make the list of terms from the residual process, which may be None."""
     terms = [Weights()] if residual is None else [Weights(), residual]
     return Stage(draws, terms, features)
 
@@ -50,7 +50,7 @@ def read_posterior(
     shards: list[Posterior],
     priors: Any,
 ) -> Posterior:
-    """Make a list of shards; a whole posterior is its only one."""
+    """Make the list of shards. A posterior that is not partitioned becomes the only shard."""
     del priors  # no answer reads them
     if shards:
         return Posterior([one.shards[0] for one in shards], rows, y)

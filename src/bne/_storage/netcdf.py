@@ -1,4 +1,4 @@
-"""Arrays as NetCDF-4 bytes, and back; nothing but numbers is read."""
+"""Arrays as NetCDF-4 bytes, and back. Only numbers are read."""
 
 import io
 
@@ -6,11 +6,11 @@ from bne._base.typing import Array
 from bne._storage.errors import ModelFileError
 
 ARRAYS = "arrays.nc"
-"""Name of the arrays' member of a model file."""
+"""Name of the member of a model file that holds the arrays."""
 
 
 def to_netcdf(arrays: dict[str, Array]) -> bytes:
-    """NetCDF-4 bytes, one variable an array; dimensions are named by their length."""
+    """Write arrays as NetCDF-4 bytes. Each is a variable; dimensions are named by their length."""
     import xarray as xr
 
     dataset = xr.Dataset(
@@ -25,7 +25,7 @@ def to_netcdf(arrays: dict[str, Array]) -> bytes:
 
 
 def from_netcdf(data: bytes) -> dict[str, Array]:
-    """Arrays of numbers, stored in these bytes and nowhere else."""
+    """Read arrays of numbers; refuse arrays that are stored anywhere but in these bytes."""
     import h5py
 
     arrays: dict[str, Array] = {}
@@ -33,13 +33,15 @@ def from_netcdf(data: bytes) -> dict[str, Array]:
         members = {n: file[n] for n in file if isinstance(file.get(n, getlink=True), h5py.HardLink)}
         for name, member in members.items():
             if not isinstance(member, h5py.Dataset) or name.startswith("axis"):
-                continue  # the dimensions
+                continue  # it is a dimension
             elsewhere = member.is_virtual or member.external or member.chunks is not None
             if elsewhere or member.dtype.kind not in "biuf":
-                raise ModelFileError(f"{ARRAYS} holds {name!r} in another way than bne writes it.")
+                raise ModelFileError(
+                    f"{ARRAYS} holds {name!r} in another way than bne writes it. Do not use it."
+                )
             if member.nbytes > len(data):
                 raise ModelFileError(
-                    f"{ARRAYS} claims {member.nbytes:,} bytes; it has {len(data):,}."
+                    f"{ARRAYS} claims {member.nbytes:,} bytes; it has {len(data):,}. Do not use it."
                 )
             values = member[()]
             arrays[name] = values.astype(bool) if member.attrs.get("dtype") == "bool" else values
