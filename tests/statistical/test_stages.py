@@ -33,7 +33,7 @@ def brute_force(x, F, y, n_nodes=26):
         np.linspace(-11.0, 1.3, 2 * n_nodes),
         np.linspace(-4.5, 1.3, n_nodes),
         np.linspace(-3.5, 0.5, n_nodes),
-        np.linspace(np.log(0.25), np.log(12), n_nodes),
+        np.linspace(np.log(0.1), np.log(20), 34),
     ]
     log_post = np.empty([len(a) for a in axes])
     kernel = resolve_kernel("matern32")

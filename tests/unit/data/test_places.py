@@ -203,7 +203,7 @@ def test_points_of_very_many_rows_are_chosen_among_some(monkeypatch):
 
 @pytest.mark.slow
 def test_a_fit_at_places_has_the_posterior_of_the_rows(stations, monkeypatch):
-    """Quantiles of two seeds differ by .025 at most; the standard deviation of y is .76."""
+    """Quantiles of two seeds differ by 0.033 sds of y at most; twice that may be."""
     x, F, y = stations
     settings = {"chains": 2, "warmup": 200, "draws": 400, "random_state": shifted(0), "n_jobs": 2}
 
@@ -214,4 +214,4 @@ def test_a_fit_at_places_has_the_posterior_of_the_rows(stations, monkeypatch):
 
     ours = quantiles()
     monkeypatch.setattr(_places, "FEW", 0.0)
-    np.testing.assert_allclose(ours, quantiles(), atol=0.05)
+    np.testing.assert_allclose(ours, quantiles(), atol=0.066 * np.std(y))
