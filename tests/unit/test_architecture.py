@@ -198,6 +198,26 @@ def test_every_module_that_the_docs_name_exists(page):
         assert known, f"{page.name} names {name}"
 
 
+def equations():
+    table = (ROOT / "docs" / "notation.md").read_text().split("## Equations")[1]
+    rows = [line.split("|")[2:4] for line in table.splitlines() if line.startswith("| (")]
+    names = [(re.findall("`(.+?)`", functions), path.strip(" `")) for functions, path in rows]
+    return [(name, path) for functions, path in names for name in functions]
+
+
+@pytest.mark.parametrize(("name", "path"), equations())
+def test_every_function_of_an_equation_is_where_the_notation_says(name, path):
+    file = PACKAGE / path if (PACKAGE / path).exists() else ROOT / path
+    defined = {n.name for n in ast.parse(file.read_text()).body if hasattr(n, "name")}
+    assert name in defined
+
+
+def test_the_page_of_the_command_line_has_the_declared_columns():
+    from bne._answers.columns import as_markdown
+
+    assert as_markdown() in (ROOT / "docs" / "shell.md").read_text()
+
+
 LOADED = """
 import sys
 

@@ -203,7 +203,7 @@ def test_the_skewed_noise_is_seen(under_skewed_noise):
 
 
 def test_noise_is_largest_in_the_middle(wave_model, wave):
-    """Of the 1-D experiment; a hundred rows say little about its skewness at one place."""
+    """In the 1-D experiment. A hundred rows say little about its skewness at one place."""
     variance = wave_model.detect_bias(wave.features(PLACES), "variance").G
     assert variance.mean[2] > 0 and np.all(variance.mean[[0, 3]] < 0)
 

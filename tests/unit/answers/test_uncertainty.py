@@ -82,7 +82,7 @@ def test_closed_moments_equal_those_of_the_draws(additive_model, wave):
     sampled, closed = np.mean(mu, axis=0), np.mean(moments.mean, axis=0)
 
     def error(*draws):
-        """Of a difference of means, by batches of draws."""
+        """Return the standard error of a difference of means, by batches of draws."""
         return np.sqrt(sum(uncertainty.batch_variance(d) for d in draws))
 
     assert np.all(np.abs(closed - sampled) < 6 * error(moments.mean, mu))

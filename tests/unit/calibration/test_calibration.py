@@ -205,7 +205,7 @@ def test_the_base_is_normal_up_to_the_ends_of_the_basis_and_a_power_beyond():
 
 
 def test_moments_and_entropy_count_the_tails():
-    """Of ratios that are large at the ends, where tails have a hundred times their mass."""
+    """The ratio is large at the ends, where tails have a hundred times their mass."""
     coefficients, roots, sigma_G = prior_draws(8, 1, amplitude=3.0, seed=shifted(8))
     ratio = make_ratio(LOGISTIC, coefficients, roots, sigma_G)
     m, row = ratio.moments, np.zeros(1, dtype=int)

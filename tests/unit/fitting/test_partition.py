@@ -431,7 +431,7 @@ def test_shards_know_as_much_as_all_rows_and_no_more(monkeypatch):
 
 
 def quantiles_of_shards(n_jobs, **changes):
-    """Of a short fit in three parts, by joblib's engine of the moment."""
+    """Return the quantiles of a short fit in three shards, by joblib's current engine."""
     data = make_wave_1d(120, random_state=shifted(3))
     settings = QUICK | {"calibration": None, "draws": 400} | changes
     model = BNERegressor(EXPERTS, partitions=3, n_jobs=n_jobs, **settings).fit(data.X, data.y)

@@ -25,7 +25,7 @@ GRID = np.log(0.7) + 0.15 * np.arange(-4, 5)
 
 
 def scales(so, sd):
-    """Of two weights and forty features."""
+    """Return the scales of two weights and forty features."""
     return np.repeat([so, sd], [2, 40])
 
 
