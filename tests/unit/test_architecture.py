@@ -200,7 +200,7 @@ def test_every_module_that_the_docs_name_exists(page):
 
 def equations():
     table = (ROOT / "docs" / "notation.md").read_text().split("## Equations")[1]
-    rows = [line.split("|")[2:4] for line in table.splitlines() if line.startswith("| (")]
+    rows = [line.split("|")[2:4] for line in table.splitlines() if "`" in line]
     names = [(re.findall("`(.+?)`", functions), path.strip(" `")) for functions, path in rows]
     return [(name, path) for functions, path in names for name in functions]
 

@@ -142,8 +142,8 @@ class AveragedForm(NamedTuple):
     In one draw the variance at a row is ``b^T C b``. Here ``b = [f, a(ell)]`` holds the features of
     the row, and C is the posterior covariance of their coefficients. ``a(ell)`` is interpolated
     between four nodes of the length-scale grid. So the average over the draws of (ell, C) is a sum
-    of quadratic forms ``b_j^T M_jd b_(j+d)`` in the features at pairs of nodes. There are a few
-    dozen of them, where the draws themselves need one each.
+    of quadratic forms ``b_j^T M_jd b_(j+d)`` in the features at pairs of nodes. So a few dozen
+    forms do the work of one form for each draw.
 
     Attributes
     ----------
@@ -158,8 +158,8 @@ class AveragedForm(NamedTuple):
     forms : (J, 4, K + m, K + m)
         The matrices M_jd, for d = 0 ... 3.
     covariances : list of (K_t, K_t)
-        Mean covariance of the coefficients of the first 1, 2, ... terms whose features never
-        change, were there no others.
+        Entry t is the mean covariance of the coefficients in a model that has only the first
+        t + 1 of the terms whose features never change.
     """
 
     closed: ClosedForm

@@ -1,7 +1,7 @@
 """The columns of the wide table of answers: each is declared once, in `columns`.
 
-The command line, the docs and the report take names, units and descriptions from here. To add a
-column, add a line to `columns`.
+`bne predict` and the report write these columns. The page `docs/shell.md` shows `as_markdown()`,
+and a test compares the two. To add a column, add a line to `columns`.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -92,13 +92,11 @@ class Answerer(NamedTuple):
         """Find the answers of one shard, and free its draws of G: they take the most memory."""
         draws, scale = conditional_draws(whole, rows), self.scaling.y_scale
         quantiles = invert(draws, np.tile(self.levels, (len(rows.f), 1)))
-        mean, variance = draws.moments()
         has_G = draws.ratio is not None
         return _OfShard(
             quantiles,
-            scale * (mean - weights @ rows.f.T),
-            np.mean(mean, axis=0),
-            np.mean(variance, axis=0) + np.var(mean, axis=0),
+            scale * (draws.moments()[0] - weights @ rows.f.T),
+            *draws.total_moments(),
             mean_variances(draws if has_G else None, gaussian.moments(rows), scale),
         )
 

@@ -53,7 +53,8 @@ class Parts(NamedTuple):
     values, errors : dict of str to (N,)
         Each part, and its Monte-Carlo standard error.
     mean : (N,) or None
-        Predictive mean in the model's units. It is known only if the stage has G.
+        Predictive mean in the model's units. None if the stage has no G; `decompose` then asks the
+        law for it.
     """
 
     values: Mapping[str, Array]
@@ -135,7 +136,7 @@ def mean_variances(
 def _by_draw(
     full: ConditionalDraws | None, moments: GaussianMoments, measure: str
 ) -> dict[str, Array]:
-    """Find, draw by draw, the parts that follow from one of the two stages alone."""
+    """Find, in every draw, the parts that need the full stage alone or the Gaussian stage alone."""
     of_full, of_gaussian = MEASURES[measure]
     return of_gaussian(moments) | ({} if full is None else of_full(full))
 
@@ -143,7 +144,8 @@ def _by_draw(
 def _completed(parts: dict[str, Array], has_G: bool, sign: float) -> dict[str, Array]:
     """Add the parts that are sums and differences of others.
 
-    With `sign` -1 these are values, which are subtracted; with +1 squared errors, which add.
+    Pass `sign` -1 for values: structural_G is the epistemic part minus the others. Pass +1 for
+    squared errors: the squared error of a difference is the sum of the squared errors.
     """
     known = np.sum([parts[name] for name in CLOSED], axis=0)
     epistemic = parts["epistemic"] if has_G else known

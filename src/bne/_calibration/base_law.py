@@ -84,8 +84,8 @@ def quadrature() -> tuple[Array, Array]:
     """Make nodes (Q,) and weights (5, Q) for integrals of r, t r, t^2 r, t^3 r, -r log phi by phi.
 
     Between -L and L it is the trapezoid rule. At each end two things are added: the first two
-    correction terms of Euler and Maclaurin, for which r is taken to be even about the end; and the
-    exact integral over the tail, where r is constant.
+    correction terms of Euler and Maclaurin, and the exact integral over the tail, where r is
+    constant. The terms use that the first and third derivatives of r are 0 there.
     """
     t = np.linspace(-HALF_WIDTH, HALF_WIDTH, round(2 * HALF_WIDTH / NODE_SPACING) + 1)
     log_phi = log_base(t)

@@ -28,9 +28,9 @@ BLOCK = 2
 """Rows in one call of a compiled program: few, so that their tables fit into the cache."""
 
 ROW_ELEMENTS = 125
-"""Memory of a draw at a row, in numbers, by which chunks are made.
+"""Numbers that one draw at one row needs; the size of a chunk of rows follows from it.
 
-32 rows of 1,000 draws then make a chunk, which takes about 100 MB.
+A chunk then has 32 rows of 1,000 draws, and takes about 100 MB.
 """
 
 

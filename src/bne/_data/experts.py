@@ -319,7 +319,7 @@ def by_rows_in_memory(X: pd.DataFrame) -> pd.DataFrame:
 
 
 def numeric(X: Any, positions: Sequence[int]) -> Array:
-    """Return columns as float64; raise an error that names a column that is not finite numbers."""
+    """Return columns as float64, or raise an error with the first that is not finite numbers."""
     part = take_columns(X, positions)
     if not isinstance(part, pd.DataFrame):
         return np.ascontiguousarray(part, dtype=np.float64)

@@ -11,7 +11,7 @@ import numpy as np
 from bne._base.typing import Array, Integers
 
 FEW = 0.5
-"""Places are used if there are at most this many of them, as a share of the rows.
+"""Largest number of places, as a share of the rows, for which places are used.
 
 With more places little work is saved, and looking values up row by row costs time.
 """
@@ -55,11 +55,11 @@ class Places(NamedTuple):
         return np.sqrt(self.sums(weights))[:, None] * values
 
     def folded(self, values: Array, weights: Array | None = None) -> Array:
-        """Reduce values (n, ...) at the rows to values (U, ...) at the places, for products.
+        """Average values (n, ...) over the rows of each place, times the root of its weight.
 
-        Let D be the weights of the rows and C those of the places. Let a be constant at each place.
-        Then products at the places equal products at the rows: ``raised(a) = sqrt(C) a`` stands for
-        ``sqrt(D) a``, and ``folded(values)`` stands for ``sqrt(D) values``.
+        Let D be the diagonal matrix of the weights of the rows, and let a (U, m) have one row for
+        each place. Then ``raised(a)^T folded(values)`` is the product ``a^T D values`` over all
+        rows, with a repeated at the rows of each place. The result is (U, ...).
         """
         weights = np.ones(len(self.of_row)) if weights is None else weights
         column = (slice(None), *[None] * (values.ndim - 1))

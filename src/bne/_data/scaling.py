@@ -19,8 +19,8 @@ class Scaling(NamedTuple):
         the same in both units.
     geographic : (int, int) or None
         Positions of the inputs that are longitude and latitude in degrees. They become kilometres
-        east and north on a plane that touches the earth at `latitude`. Both are divided by the same
-        scale, so that a distance does not depend on its direction.
+        east and north, with degrees of longitude as long as they are at `latitude`. Both are
+        divided by the same scale, so that a distance does not depend on its direction.
     latitude : float
         Mean latitude of the training rows.
     """

@@ -152,7 +152,7 @@ def excess_evidence(h: Hyperparameters, table: SpectralTable, power: float) -> A
     m_p is the marginal likelihood of rows that each count p times. The likelihood of a shard given
     theta is raised to a power, so its rows count several times. They look as if their noise
     repeated itself, and the hyperparameters would make delta follow this noise. When this
-    difference is added to the log posterior, h gets the marginal likelihood of the plain rows,
-    raised to the power, instead.
+    difference is added to the log posterior with theta integrated out, ``log p(h) + log m_power``,
+    the sum is ``log p(h) + power log m_1``.
     """
     return power * log_marginal(h, table) - log_marginal(h, table.repeated(power))

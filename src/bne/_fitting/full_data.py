@@ -106,7 +106,7 @@ class FullData(NamedTuple):
     roots : (J, M, P)
         Roots T of the process behind G, in t.
     gram_t, bend_t : (J, P)
-        Squares of the basis b(t), and its products with the offset, integrated under N(0, 1).
+        Squares of the basis b(t), and its products with the offset, integrated under phi.
     grid_t : (J,)
         Log length-scales in t at the nodes.
     virtual : (J, V, m_G)

@@ -7,11 +7,14 @@ factorisation larger than K x K:
 * ``eta``, the log standard deviation of y averaged over the rows, is moved in place of
   ``log sigma_eps``. The data know the product of the noise scale and the stretch of G far better
   than either of them.
-* ``v`` is measured from its closed-form posterior in the stage additive at the current
-  hyperparameters, with omega integrated out. In principal features the precision of v is nearly
+* ``z_delta`` stands for ``v``: v is its posterior mean in the stage additive at the current
+  hyperparameters, with omega integrated out, plus a root of its posterior covariance times
+  z_delta. In principal features the precision of v is nearly
   diagonal, plus a part of rank K for the experts.
-* ``omega`` is measured from its exact conditional in the stage additive given delta.
-* ``W`` is measured from the posterior that it would have if the data said h = 0.
+* ``z_omega`` stands for ``omega`` in the same way, by its exact conditional in the stage additive
+  given delta.
+* ``z_G`` stands for ``W``, by a Gaussian with diagonal covariance: the posterior of W, expanded at
+  h = 0.
 
 The maps of v and omega subtract the mean of G from y first, because the data know E[y | x] better
 than mu. They weight each row by a rough estimate of the precision of its noise.

@@ -29,7 +29,7 @@ from bne._process.rotations import principal_rotations
 from bne._sampler.hmc import FULL, Draws, Reach, Run, sample
 
 SHORT = Reach(3.0, 128)
-"""Reach of trajectories if all hyperparameters are held: only they need longer trajectories."""
+"""Reach of trajectories if all hyperparameters are held; long ones are only needed to move them."""
 
 
 def starts(data: FullData, mode: Hyperparameters, chains: int, rng: np.random.Generator) -> Array:
@@ -114,7 +114,7 @@ def sample_full(
     """
     features = design.features
     assert features is not None
-    weights = row_weights(rows.x, _stage_two_residuals(data, mode))
+    weights = row_weights(rows.x, _additive_residuals(data, mode))
     terms, data = _straightened(design.terms, data, weights, mode)
     table_G = features.tabulate(rows.x[data.places.first])
     evidence = _noise_evidence(data, mode)
@@ -138,7 +138,7 @@ def _straightened(
         return terms, data
     reference = int(np.argmin(np.abs(data.grid - mode.log_ell)))
     E = expert_axes(data.F, weights)[0]
-    # not all of it: a direction that is quite invisible could turn freely as ell changes
+    # a direction that the experts express fully has no defined rotation: keep 5% of it
     visible = without_experts(data.table, E, weights, data.places, share=0.95)
     rotations = principal_rotations(visible, reference)
     rotated = residual.rotated(rotations)
@@ -188,7 +188,7 @@ def _noise_evidence(data: Training, mode: Hyperparameters) -> tuple[Array, Array
     return eta, np.array(excess) - np.max(excess)
 
 
-def _stage_two_residuals(data: Training, mode: Hyperparameters) -> Array:
+def _additive_residuals(data: Training, mode: Hyperparameters) -> Array:
     """Find the residuals of the stage additive, at the mode of its hyperparameters: (n,)."""
     at_rows = interpolate(data.table, mode.log_ell, data.grid)[data.places.of_row]
     T, K = np.column_stack([data.F, at_rows]), data.F.shape[1]

@@ -20,9 +20,10 @@ def map_v(
     """Map z by the posterior of v in the stage additive, given outcomes `target`.
 
     The posterior precision is ``Lambda + B B^T``. Lambda is diagonal and belongs to the features
-    without what the experts can express. B B^T has rank K: it is what the experts cannot take up
-    because of the prior of omega. With ``X = Lambda^(-1/2) B`` and ``I + X^T X = L L^T``, the
-    matrix ``I - X L^-T (L + I)^-1 X^T`` is a root of ``(I + X X^T)^-1`` (Andrews 1968).
+    without what the experts can express. B B^T has rank K: it belongs to the part of the features
+    along the experts that is left to delta after omega is integrated out. With
+    ``X = Lambda^(-1/2) B`` and ``I + X^T X = L L^T``, the matrix ``I - X L^-T (L + I)^-1 X^T`` is
+    a root of ``(I + X X^T)^-1`` (Andrews 1968).
 
     Returns v and the log-determinant of the map.
     """
@@ -58,9 +59,9 @@ def map_omega(z: Any, h: FullHyperparameters, rest: Any, data: FullData) -> tupl
 
 
 def map_W(z: Any, h: FullHyperparameters, sigma_G: Any, data: FullData) -> tuple[Any, Any]:
-    """Map z by the posterior that W would have if the data said h = 0, taken to be diagonal.
+    """Map z by a Gaussian with diagonal covariance: the posterior of W, expanded at h = 0.
 
-    The data know h, not its factors. With many rows they know ``sigma_G W``, so the scale of W
+    The data determine the product ``sigma_G W``, not its factors. So with many rows the scale of W
     falls with sigma_G; with few rows W keeps its prior. The mean of W makes up for the offset of
     h, which grows with sigma_G^2.
 

@@ -85,9 +85,9 @@ def sample_posterior(
     A shard's likelihood given omega, delta and G is raised to the power `partitions`, so that its
     posterior is as wide as that of all rows (Li, Srivastava and Dunson 2017). The hyperparameters
     must not see this power: they would take the noise of rows that count several times for signal.
-    So in the full stage all hyperparameters are held at their posterior means in a pilot, which is
-    a plain fit of some of the rows. This includes the noise scale, because h bends over the
-    distance ``ell_t sigma_eps`` in y. G can still stretch the noise.
+    So in the full stage all hyperparameters are held at the means of their logarithms in a pilot,
+    which is a plain fit of some of the rows. This includes the noise scale, because h varies over
+    the distance ``ell_t sigma_eps`` in y. G can still stretch the noise.
     """
     points_seed, *stage_seeds = np.random.SeedSequence(seed).spawn(4)
     with single_blas_thread():

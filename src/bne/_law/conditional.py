@@ -77,6 +77,11 @@ class ConditionalDraws(NamedTuple):
             return self.mu, np.broadcast_to(sigma**2, self.mu.shape)
         return self.mu + sigma * self.ratio.moments.mean, sigma**2 * self.ratio.moments.variance
 
+    def total_moments(self) -> tuple[Array, Array]:
+        """Find the mean and the variance of y over all draws (total variance): (n,) each."""
+        mean, variance = self.moments()
+        return np.mean(mean, axis=0), np.mean(variance, axis=0) + np.var(mean, axis=0)
+
     def quantile_range(self, levels: Array, row: Integers) -> tuple[Array, Array]:
         """Find two values (k,) between which the quantiles of the averaged CDF at `levels` lie."""
         if self.ratio is None:

@@ -141,17 +141,13 @@ class PredictiveDistribution(Law):
 
     def mean(self) -> Array:
         """Return the predictive mean: (N,)."""
-        mean = self._by_chunk(lambda draws: np.mean(draws.moments()[0], axis=0))
+        mean = self._by_chunk(lambda draws: draws.total_moments()[0])
         return self._scaling.undo_outcome(mean)
 
     def var(self) -> Array:
-        """Return the predictive variance, by the law of total variance: (N,)."""
-
-        def total(draws: ConditionalDraws) -> Array:
-            mean, variance = draws.moments()
-            return np.mean(variance, axis=0) + np.var(mean, axis=0)
-
-        return self._by_chunk(total) * self._scaling.y_scale**2
+        """Return the predictive variance: (N,)."""
+        variance = self._by_chunk(lambda draws: draws.total_moments()[1])
+        return variance * self._scaling.y_scale**2
 
     def cdf(self, y: ArrayLike) -> Array:
         """Return the predictive CDF at y."""

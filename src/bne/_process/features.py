@@ -6,8 +6,8 @@ A Gaussian process with kernel ``k`` is written ``a(x; ell)^T v`` with ``v ~ N(0
 
 at feature points ``z``. If all distinct rows are points, ``A A^T = k`` is exact on the training
 rows. The features are tabulated once on a grid of length-scales. Between the nodes they are
-interpolated with a continuous derivative, so that no Cholesky factor is needed when the sampler
-moves ``ell``.
+interpolated with a continuous derivative, so that no Cholesky factor of ``k`` is needed when
+the sampler moves ``ell``.
 """
 
 from typing import NamedTuple

@@ -73,7 +73,7 @@ class Interpolated(NamedTuple):
     slope : (n, m) or None
         Its derivative in log_ell; None if the length-scale is held.
     change : float or None
-        A zero whose derivative is that of log_ell.
+        The number 0, with the derivative of log_ell: JAX then finds the gradient in log_ell.
     """
 
     matrix: Any

@@ -59,13 +59,14 @@ class BNERegressor(RegressorMixin, BaseEstimator):
     length_scales : {"shared", "per_input"}, default="shared"
         Whether all inputs share one length-scale, or each has its own.
     orthogonalize : bool, default=False
-        Restrict the residual process to what the models cannot express on the training rows.
-        `detect_bias` looks for such a part in any case. With True, its `delta` is that part, and
-        ``weights_`` are the weights that go with it.
+        Make the residual process orthogonal to the models on the training rows, so that it holds
+        only what no weights can express. Then the data can tell it apart from the weights.
+        ``total`` of `detect_bias` does not need this.
     feature_points : int, default=None
-        The residual process is exact if there are at most this many distinct rows of inputs. If
-        there are more, it is built on this many chosen rows, at a cost linear in the rows. None
-        uses 128, and up to 512 if many rows share their inputs (such as the days of one station).
+        Number of rows of inputs on which the residual process is built. It is exact if there are
+        at most this many distinct ones, and an approximation if there are more. The cost grows
+        with this number times the number of rows. None uses 128, and up to 512 if many rows share
+        their inputs (such as the days of one station).
     cv : int, splitter, iterable or "prefit", default=None
         How regressors predict rows that they have not seen. None uses 5 folds. "prefit" uses
         regressors that are already fitted, as they are.
@@ -240,7 +241,9 @@ class BNERegressor(RegressorMixin, BaseEstimator):
 
         Returns
         -------
-        PredictiveDistribution
+        Law
+            A `PredictiveDistribution`; with partitions, an average over shards that has the same
+            methods.
         """
         return self._fitted().law(self._rows(X), stage)
 
@@ -283,16 +286,17 @@ class BNERegressor(RegressorMixin, BaseEstimator):
     ) -> "BiasReport":
         """Say with a probability where the models are wrong (section 3.1 of the paper, Eq. 5).
 
-        The verdict is about the weighted sum of the models, not about each of them. It compares
-        E[y|x] with the sum under the weights that come nearest to it. No other weights could
-        remove such a difference.
+        The verdict is about the weighted sum of the models, not about each of them. In each draw
+        it takes the weights whose sum comes nearest to E[y|x] on the training rows, and reports
+        the difference that remains. No other weights could remove it.
 
         Parameters
         ----------
         X : (N, p) array or DataFrame
         statistic : {"mean", "variance", "skewness", "modes", "median"} or level in (0, 1)
-            The statistic of y given x, default="mean". A number is a quantile level. The residual
-            process changes only the mean.
+            The statistic of y given x, default="mean". A number is a quantile level. Statistics
+            other than the mean compare the noise with Gaussian noise about the same centre, so
+            their ``delta`` is 0.
         coverage : float, default=0.9
             Coverage of the intervals.
         threshold : float, default=0.95
@@ -342,8 +346,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
     def to_datatree(self, stage: str = "full", shard: int = 0) -> Any:
         """Return posterior, sampler statistics and log likelihood as an ArviZ ``DataTree``.
 
-        A partitioned posterior gives the draws of one `shard` and its rows, because shards have no
-        joint draws.
+        With ``partitions``, choose one `shard`: there are no joint draws of all shards.
         """
         from bne._answers.datatree import to_datatree
 
@@ -355,7 +358,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         return to_datatree(stages[shard], shards[shard], self.scaling_, self.expert_names_)
 
     def save(self, path: Any, *, include_estimators: bool = False) -> None:
-        """Write the fitted model to one file, which `bne.load` reads (see `bne.io.save`)."""
+        """Write the fitted model to one file, which `bne.load` reads (see `bne.load`)."""
         from bne._storage.archive import save
 
         save(self, path, include_estimators=include_estimators)
@@ -368,7 +371,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         return Fitted(self.posterior_, self.scaling_, self.expert_names_)
 
     def _stages(self, stage: str) -> list[Any]:
-        """Return the stage that stands for `stage` in this model, for every shard."""
+        """Return this stage of every shard, or the last one before it that the model has."""
         check_is_fitted(self)
         return self.posterior_.stages(stage)
 

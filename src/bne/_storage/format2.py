@@ -1,4 +1,4 @@
-"""Readers for files of format 2, which bne 0.1.0 wrote.
+"""Readers for files of format 2, which early copies of bne 0.1.0 wrote.
 
 In format 2 the draws of a stage had a field for each hyperparameter; now they have a field for each
 term. A partitioned posterior held posteriors; now every posterior holds shards.

@@ -4,7 +4,7 @@ Each method has ``fit(X, y)`` and ``predict_distribution(X)``. X is a frame that
 and the models' predictions (the "experts"). The methods need the extra ``baselines``.
 
 `COMPARATORS` is the one list of them. To add a method, write it in a file of its own and declare it
-here; the paper's tables and figures then show it.
+here. The paper's experiments then run it on every data set whose results are not stored yet.
 """
 
 from typing import Any

@@ -35,8 +35,8 @@ Models = Annotated[
 Inputs = Annotated[
     str,
     typer.Option(
-        help="Columns, separated by commas, that an error shared by all models may depend on. "
-        "Without them no shared error is looked for."
+        help="Columns, separated by commas, on which the common error of all models may depend. "
+        "If you name none, no common error is looked for."
     ),
 ]
 Output = Annotated[Path, typer.Option("-o", "--output", help="File to write.")]
@@ -44,7 +44,8 @@ Seed = Annotated[
     int, typer.Option(help="Seed of all random numbers; the same seed gives the same results.")
 ]
 Jobs = Annotated[
-    int, typer.Option(help="Number of chains, data sets or blocks of rows to work on at a time.")
+    int,
+    typer.Option(help="Number of chains, data sets or blocks of rows that run at the same time."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress bar.")]
 Draws = Annotated[int, typer.Option(help="Posterior draws of each chain.")]
@@ -62,7 +63,10 @@ Orthogonalize = Annotated[
 ]
 Degrees = Annotated[
     bool,
-    typer.Option(help="Measure inputs named like `lon` and `lat` in kilometres, not in degrees."),
+    typer.Option(
+        help="Whether inputs named like `lon` and `lat` are degrees; their distances are then "
+        "measured in kilometres."
+    ),
 ]
 Partitions = Annotated[
     int,

@@ -1,4 +1,4 @@
-"""What the commands do: functions without anything of the command line."""
+"""The work of each command. This module does not import typer."""
 
 import importlib
 import os

@@ -112,7 +112,9 @@ def test_predictions_equal_the_python_interface(folder):
     data = pd.read_csv(folder / "data.csv")
     model = bne.load(folder / "model.bne")
     X = data[list(model.feature_names_in_)]
-    np.testing.assert_allclose(table["mean"], model.predict(X), rtol=1e-12)
+    mean, sd = model.predict(X, return_std=True)
+    np.testing.assert_allclose(table["mean"], mean, rtol=1e-12)
+    np.testing.assert_allclose(table["sd"], sd, rtol=1e-12)
     np.testing.assert_allclose(table["q05"], model.predict_quantiles(X, [0.05])[0.05], rtol=1e-9)
     parts = model.decompose(X, measure="variance")
     np.testing.assert_allclose(table["variance_epistemic"], parts.epistemic, rtol=1e-9)

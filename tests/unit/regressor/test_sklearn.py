@@ -27,6 +27,7 @@ def test_check_estimator(estimator, check):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Experts .* predict the same value")
 @parametrize_with_checks([BNERegressor(chains=1, warmup=30, draws=30, random_state=shifted(0))])
 def test_check_estimator_with_default_experts_and_calibration(estimator, check):
     check(estimator)
