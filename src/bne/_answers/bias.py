@@ -11,9 +11,9 @@ Three differences D are reported for a statistic of y given x:
 The verdict is about the total, because the data know neither D_delta nor D_G well: delta takes up
 part of what the experts could express, and for skewed noise the two have opposite signs.
 
-The other statistics compare F(y|x) with the Gaussian law N(mu, s^2). Both have the same mu, so
-``D_delta`` is 0 by definition. s is the geometric mean, over the training rows, of the standard
-deviation of y in the draw. The data know s well. They do not know sigma_eps alone: sigma_eps and
+The other statistics compare F(y|x) with the Gaussian law N(mu, s_y^2). Both have the same mu, so
+``D_delta`` is 0 by definition. s_y is the geometric mean, over the training rows, of the standard
+deviation of y in the draw. The data know s_y well. They do not know sigma_eps alone: sigma_eps and
 the stretch of G together set the size of the noise.
 """
 

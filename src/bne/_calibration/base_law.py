@@ -106,8 +106,8 @@ def _end_slopes() -> tuple[Array, Array]:
     factors = [np.polynomial.Polynomial(np.eye(4)[k]) for k in range(4)]
     factors.append(np.polynomial.Polynomial([0.5 * np.log(2.0 * np.pi), 0.0, 0.5]))
     slopes = []
-    for _ in range(3):  # (p phi)' = (p' - t p) phi
-        factors = [p.deriv() - np.polynomial.Polynomial([0.0, 1.0]) * p for p in factors]
-        slopes.append([p(HALF_WIDTH) for p in factors])
+    for _ in range(3):  # (f phi)' = (f' - t f) phi
+        factors = [f.deriv() - np.polynomial.Polynomial([0.0, 1.0]) * f for f in factors]
+        slopes.append([f(HALF_WIDTH) for f in factors])
     phi = np.exp(log_base(HALF_WIDTH))
     return phi * np.array(slopes[0]), phi * np.array(slopes[2])

@@ -104,8 +104,8 @@ class Construction(Protocol):
 
         Returns
         -------
-        (S, n, L) array
-            Coefficients of the L cosines.
+        (S, n, C) array
+            Coefficients of the C cosines.
         """
         ...
 

@@ -65,16 +65,16 @@ class Logistic:
     def _roots(self, log_ell: Array, orders: tuple[int, ...]) -> Array:
         """Find roots T(ell) of the conditioned covariance of the coefficients: (J, M, P).
 
-        The coefficients c have the prior precision ``Q = diag(1 / S(ell))``. Conditioned on
-        ``R^T c = 0`` their covariance is ``N (N^T Q N)^{-1} N^T``, where N spans the null space of
-        ``R^T``. N is the same at every node, so that the conditions hold between nodes, too. The
+        The prior precision Q of the coefficients c is diagonal: 1 / `spectral_density`. Conditioned
+        on ``R^T c = 0`` their covariance is ``N (N^T Q N)^{-1} N^T``, where N spans the null space
+        of ``R^T``. N is the same at every node, so that the conditions hold between nodes, too. The
         columns are rotated to be nearly orthogonal under N(0, 1), smoothly in ell.
         """
         N = linalg.null_space(moments(self, orders))
         roots = []
         for ell in np.exp(log_ell):
-            L = linalg.cholesky(N.T @ (N / spectral_density(ell)[:, None]), lower=True)
-            roots.append(linalg.solve_triangular(L, N.T, lower=True).T)
+            factor = linalg.cholesky(N.T @ (N / spectral_density(ell)[:, None]), lower=True)
+            roots.append(linalg.solve_triangular(factor, N.T, lower=True).T)
         t, weights = quadrature()
         values = np.sqrt(weights[0])[:, None] * cosines(self, t) @ np.stack(roots)
         return np.stack(roots) @ principal_rotations(values, len(log_ell) // 2)

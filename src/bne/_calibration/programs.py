@@ -77,7 +77,7 @@ class OnNodes(NamedTuple):
 
 
 def _on_nodes(series: Any, construction: Construction) -> OnNodes:
-    """Evaluate the ratio on the nodes from the cosine series of s (S, n, L)."""
+    """Evaluate the ratio on the nodes from the cosine series of s (S, n, C)."""
     t, weights = quadrature()
     order = np.arange(series.shape[2])[:, None]
     angle, turn = construction.angle(t), construction.angle_slope(t)
@@ -137,13 +137,13 @@ def _running_sums(a: Any) -> Any:
 
 @jax.jit
 def moments_of(series: Any, construction: Construction) -> Moments:
-    """Find the moments of t from the cosine series of s (S, n, L)."""
+    """Find the moments of t from the cosine series of s (S, n, C)."""
     return _moments(_on_nodes(series, construction))
 
 
 @jax.jit
 def tables_of(series: Any, construction: Construction) -> Tables:
-    """Tabulate the density and the CDF of t from the cosine series of s (S, n, L)."""
+    """Tabulate the density and the CDF of t from the cosine series of s (S, n, C)."""
     return _tabulate(_on_nodes(series, construction))
 
 
@@ -154,7 +154,7 @@ def mixture_quantiles(rows: tuple[Any, Any, Any], sigma: Any, construction: Cons
     Newton's method starts at the quantiles of a Gaussian with the mixture's mean and variance. If a
     step would leave the interval that is known to hold the quantile, its midpoint is taken instead.
 
-    `rows` holds the cosine series (S, n, L), mu (S, n) and the levels (Q, n).
+    `rows` holds the cosine series (S, n, C), mu (S, n) and the levels (Q, n).
     """
     series, mu, levels = rows[0], rows[1], rows[2].T
     on = _on_nodes(series, construction)
@@ -190,7 +190,7 @@ def mixture_quantiles(rows: tuple[Any, Any, Any], sigma: Any, construction: Cons
 def divergences_of(rows: tuple[Any, Any, Any], sigma: Any, construction: Construction) -> Any:
     """Find the divergence KL of each draw's law of y from their average: (S, n).
 
-    `rows` holds the cosine series (S, n, L), mu (S, n) and the ends (2, n) of the grid in y.
+    `rows` holds the cosine series (S, n, C), mu (S, n) and the ends (2, n) of the grid in y.
     """
     series, mu, (low, high) = rows
     y, step = equispaced(low, high, jnp)
@@ -211,8 +211,8 @@ def _laws(t: Any, tables: Tables) -> tuple[Any, Any]:
     outside, lower = jnp.abs(t) > HALF_WIDTH, t < 0
     r = jnp.where(lower, tables.ends[:, :, :1], tables.ends[:, :, 1:])
     tail, beyond = r * tail_pdf(t, jnp), r * tail_mass(t, jnp)
-    s = position - node
-    inner = mass + hermite_integral(s, p0, p1, m0, m1)
+    inside = position - node
+    inner = mass + hermite_integral(inside, p0, p1, m0, m1)
     F = jnp.where(outside, jnp.where(lower, beyond, 1.0 - beyond), inner)
-    f = jnp.where(outside, tail, hermite(s, p0, p1, m0, m1))
+    f = jnp.where(outside, tail, hermite(inside, p0, p1, m0, m1))
     return F, f

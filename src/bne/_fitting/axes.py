@@ -12,15 +12,15 @@ from bne._data.places import Places
 
 
 def expert_axes(F: Array, weights: Array) -> tuple[Array, Array, Array]:
-    """Find E, s and U with ``F U = E sqrt(s)`` and ``E^T D E = I``.
+    """Find E, s and the axes V with ``F V = E sqrt(s)`` and ``E^T D E = I``.
 
     F (n, K) holds the experts' predictions at the training rows, and D is the diagonal matrix of
     the rows' weights. A direction that the experts do not span has s = 0 and a zero column in E.
     """
-    s, U = np.linalg.eigh((F * weights[:, None]).T @ F)
+    s, V = np.linalg.eigh((F * weights[:, None]).T @ F)
     spanned = s > 1e-12 * np.max(s, initial=0.0)
     s = np.where(spanned, s, 0.0)
-    return np.where(spanned, F @ U, 0.0) / np.sqrt(np.where(spanned, s, 1.0)), s, U
+    return np.where(spanned, F @ V, 0.0) / np.sqrt(np.where(spanned, s, 1.0)), s, V
 
 
 def without_experts(

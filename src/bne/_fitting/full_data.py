@@ -92,9 +92,9 @@ class FullData(NamedTuple):
         Weighted squares of these features without what the experts can express.
     cross : (J, m, K)
         Weighted products of these features with E.
-    E, s, U : (n, K), (K,), (K, K)
-        Axes of the experts: ``F U = E sqrt(s)``. The columns of E are orthonormal in the weighted
-        product (`expert_axes`).
+    E, s, axes : (n, K), (K,), (K, K)
+        Axes of the experts: ``F axes = E sqrt(s)``. The columns of E are orthonormal in the
+        weighted product (`expert_axes`).
     grid : (J,)
         Log length-scales of delta at the nodes.
     A_G : (J, U, m_G)
@@ -130,7 +130,7 @@ class FullData(NamedTuple):
     cross: Any
     E: Any
     s: Any
-    U: Any
+    axes: Any
     grid: Any
     A_G: Any
     gram_x: Any
@@ -244,7 +244,7 @@ def _rows_part(
     n, n_places = _bucket(len(data.y)), _bucket(len(counts))
     m = max(1, 32 * -(-table.shape[2] // 32))  # without delta one idle coordinate
     pad = partial(_pad, axis=0, n=n)
-    E, s, U = expert_axes(data.F, weights)
+    E, s, axes = expert_axes(data.F, weights)
     gram = np.sum(without_experts(table, E, weights, data.places) ** 2, axis=1)
     cross = table.transpose(0, 2, 1) @ data.places.sums(weights[:, None] * E)
     return {
@@ -259,7 +259,7 @@ def _rows_part(
         "cross": _pad(cross, 1, m),
         "E": pad(E),
         "s": s,
-        "U": U,
+        "axes": axes,
         "grid": data.grid,
     }
 

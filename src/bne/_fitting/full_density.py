@@ -13,8 +13,8 @@ factorisation larger than K x K:
   diagonal, plus a part of rank K for the experts.
 * ``z_omega`` stands for ``omega`` in the same way, by its exact conditional in the stage additive
   given delta.
-* ``z_G`` stands for ``W``, by a Gaussian with diagonal covariance: the posterior of W, expanded at
-  h = 0.
+* ``z_G`` stands for ``W`` in the same way, by a Gaussian with diagonal covariance: about the
+  posterior that W has if the noise is Gaussian.
 
 The maps of v and omega subtract the mean of G from y first, because the data know E[y | x] better
 than mu. They weight each row by a rough estimate of the precision of its noise.
@@ -41,9 +41,9 @@ from bne._mean.gaussian import noise_scale
 from bne._process.interpolation import interpolate, interpolate_once
 
 GAUGE = 0.25
-"""Prior standard deviation of log s, where s is the scale of the noise in units of sigma_eps.
+"""Prior standard deviation of log tau, where tau is the scale of the noise over sigma_eps.
 
-s is the root mean square over the rows of the standard deviation of t. Without this factor of the
+tau is the root mean square over the rows of the standard deviation of t. Without this factor of the
 prior, sigma_eps and the stretch of G could share the scale of the noise in any way, and chains mix
 badly. A smaller value would tie sigma_eps more closely to the noise, while skewed noise asks for a
 larger sigma_eps (docs/lab/sampler.md).
@@ -70,7 +70,7 @@ class FullState(NamedTuple):
     log_Z : (U,)
         Log normaliser of the ratio at the places.
     log_scale : float
-        Log of s, the root mean square over rows of the standard deviation of t (see `GAUGE`).
+        Log of tau, the root mean square over rows of the standard deviation of t (see `GAUGE`).
     log_constraint : float
         Log of the prior factor of the construction of G.
     log_determinant : float
@@ -111,10 +111,10 @@ def normaliser(
     t, weights = quadrature()
     B = cosines(construction, t) @ T
     s = coefficients @ B.T + construction.offset(B, sigma_G, xp)[None, :]
-    h = construction.log_link(s, xp)
+    log_r = construction.log_link(s, xp)
     # `top` prevents overflow; the result does not depend on it, so it needs no gradient
-    top = xp.max(h if xp is np else jax.lax.stop_gradient(h), axis=1, keepdims=True)
-    sums = xp.exp(h - top) @ weights[:3].T
+    top = xp.max(log_r if xp is np else jax.lax.stop_gradient(log_r), axis=1, keepdims=True)
+    sums = xp.exp(log_r - top) @ weights[:3].T
     mean = sums[:, 1] / sums[:, 0]
     log_sd = 0.5 * xp.log(sums[:, 2] / sums[:, 0] - mean**2)
     return xp.stack([xp.log(sums[:, 0]) + top[:, 0], mean, log_sd])
@@ -190,12 +190,15 @@ def log_prior(state: FullState, priors: FullPriors) -> Any:
 
 
 def log_likelihood(state: FullState, data: FullData) -> Any:
-    """Find the log likelihood of every row: ``h - log Z + log phi(t) - log sigma_eps``, (n,)."""
+    """Find the log likelihood of every row: (n,).
+
+    It is ``log r(t) - log Z + log phi(t) - log sigma_eps``.
+    """
     sigma_eps = noise_scale(state.log_sigma_eps, jnp)
     t = (data.y - state.mu) / sigma_eps
     coefficients, log_Z = (data.at_rows(a) for a in (state.coefficients, state.log_Z))
-    h = log_ratio(data.construction, t, coefficients, state.T, state.sigma_G)
-    return h - log_Z + log_base(t, jnp) - jnp.log(sigma_eps)
+    log_r = log_ratio(data.construction, t, coefficients, state.T, state.sigma_G)
+    return log_r - log_Z + log_base(t, jnp) - jnp.log(sigma_eps)
 
 
 def log_density(position: Any, data: FullData) -> Any:

@@ -55,15 +55,15 @@ def map_omega(z: Any, h: FullHyperparameters, rest: Any, data: FullData) -> tupl
     precision = data.s * jnp.exp(-2.0 * h.eta) + jnp.exp(-2.0 * h.log_sigma_omega)
     pull = jnp.sqrt(data.s) * jnp.exp(-2.0 * h.eta) * (data.E.T @ (data.weights * rest))
     along = pull / precision + z / jnp.sqrt(precision)
-    return data.U @ along, -0.5 * jnp.sum(jnp.log(precision))
+    return data.axes @ along, -0.5 * jnp.sum(jnp.log(precision))
 
 
 def map_W(z: Any, h: FullHyperparameters, sigma_G: Any, data: FullData) -> tuple[Any, Any]:
-    """Map z by a Gaussian with diagonal covariance: the posterior of W, expanded at h = 0.
+    """Map z by a diagonal Gaussian: about the posterior that W has if the noise is Gaussian.
 
     The data determine the product ``sigma_G W``, not its factors. So with many rows the scale of W
     falls with sigma_G; with few rows W keeps its prior. The mean of W makes up for the offset of
-    h, which grows with sigma_G^2.
+    the process, which grows with sigma_G^2.
 
     Returns W and the log-determinant of the map.
     """

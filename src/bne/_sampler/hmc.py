@@ -198,11 +198,11 @@ class Round(NamedTuple):
     """A part of the run in which the coordinates do not change.
 
     It has `adapting` iterations, in which the step size adapts, and then `draws` iterations.
-    `entropy` is the seed of its chains, and `name` its folder in the checkpoint.
+    `seed` is the seed of its chains, and `name` its folder in the checkpoint.
     """
 
     name: str
-    entropy: tuple[int, ...]
+    seed: tuple[int, ...]
     adapting: int
     draws: int
     reach: Reach
@@ -212,7 +212,7 @@ def _run_chains(
     log_density: LogDensity, data: Any, run: Run, coordinates: LowRank, starts: Array, span: Round
 ) -> Draws:
     """Run all chains of a round in the given coordinates."""
-    seeds = np.random.SeedSequence(span.entropy).generate_state(len(starts))
+    seeds = np.random.SeedSequence(span.seed).generate_state(len(starts))
     with jax.enable_x64(True):
         data = OnDevice((data, coordinates))
     acceptance = run.settings.target_acceptance
@@ -281,7 +281,7 @@ def _transformed(log_density: LogDensity, z: Any, data: tuple[Any, LowRank]) -> 
 @partial(jax.jit, static_argnums=0)
 def _block(
     log_density: LogDensity,
-    span: Any,
+    ends: Any,
     key_data: Any,
     state: Any,
     adaptation: Any,
@@ -289,9 +289,9 @@ def _block(
     reach: Reach,
     data: Any,
 ) -> Any:
-    """Run iterations `span[0]` to `span[1]` of a round, at most `BLOCK` of them.
+    """Run iterations `ends[0]` to `ends[1]` of a round, at most `BLOCK` of them.
 
-    The step size adapts in iterations before `span[2]`. Iteration `START` takes one step of size 0,
+    The step size adapts in iterations before `ends[2]`. Iteration `START` takes one step of size 0,
     which finds the density and its gradient at the start. So these need not be compiled twice.
     """
     key = jax.random.wrap_key_data(key_data)
@@ -303,7 +303,7 @@ def _block(
     def iterate(i: Any, carry: Any) -> Any:
         key, state, adaptation, out = carry
         key, jitter_key, step_key = jax.random.split(key, 3)
-        adapting = (i < span[2]) & (i != START)
+        adapting = (i < ends[2]) & (i != START)
         log_step = jnp.where(adapting, adaptation.log_step_size, adaptation.log_step_size_avg)
         longer, coarser = jax.random.uniform(jitter_key, (2,), minval=-1.0, maxval=1.0)
         step_size = jnp.exp(log_step) * (1.0 + JITTER * coarser)
@@ -323,11 +323,11 @@ def _block(
             "step_size": step_size,
         }
         new = Draws(state.position, state.logdensity_grad, statistics)
-        at = i - span[0]
+        at = i - ends[0]
         return key, state, adaptation, jax.tree.map(lambda a, b: a.at[at].set(b), out, new)
 
     begin = key, state, adaptation, _no_draws(state.position.size)
-    key, state, adaptation, out = jax.lax.fori_loop(span[0], span[1], iterate, begin)
+    key, state, adaptation, out = jax.lax.fori_loop(ends[0], ends[1], iterate, begin)
     return jax.random.key_data(key), state, adaptation, out
 
 
