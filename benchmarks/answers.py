@@ -52,7 +52,7 @@ def entropy(n, seed):
 
 def additive_aleatoric(model, data):
     """Return the entropy of the noise in the additive stage; it should be equal at all places."""
-    at = conditional_draws(model._stage("additive"), model._rows(data.features(INSIDE)))
+    at = conditional_draws(model._stages("additive")[0], model._rows(data.features(INSIDE)))
     return np.mean(at.entropy(), axis=0)
 
 

@@ -75,8 +75,8 @@ def run():
             EXPERTS, inputs=["x"], random_state=0, n_jobs=2, chains=2, warmup=200, draws=300
         )
         kept = capture(model, make_wave_1d(n, random_state=1))
-        draws = model._stage("full").draws
-        ess = min_ess(model._stage("full").quantities(model.expert_names_))
+        draws = model._stages("full")[0].draws
+        ess = min_ess(model._stages("full")[0].quantities(model.expert_names_))
         gradients[n] = gradient_times([(kept["data"], kept["position"][0, -1])])[0]
         results.append(
             {

@@ -28,7 +28,7 @@ def table(model):
     "row" holds delta and E[y|x] at every training row. The kind "raw" holds the coordinates of the
     sampler.
     """
-    stage, posterior = model._stage("full"), model.posterior_
+    stage, posterior = model._stages("full")[0], model.posterior_
     draws, rows, y = stage.draws, posterior.rows, posterior.y
     pairs = np.linspace(0, len(y) - 1, 20).astype(int)
     at = conditional_draws(stage, type(rows)(rows.x[pairs], rows.f[pairs]))
@@ -76,7 +76,7 @@ def fitted(calibration, n):
         warnings.simplefilter("ignore")
         model.fit(data.X, data.y)
     row = {"seconds": time.perf_counter() - start, "cold": cold}
-    statistics = model._stage("full").draws.statistics
+    statistics = model._stages("full")[0].draws.statistics
     row["divergences"] = int(np.sum(statistics["diverging"]))
     row["steps_per_draw"] = float(np.mean(statistics["n_steps"]))
     for kind, part in table(model).groupby("kind"):

@@ -51,10 +51,10 @@ def run(n=100):
     start = time.perf_counter()
     model.fit(data.X, data.y)
     seconds = time.perf_counter() - start
-    draws = model._stage("full").draws
-    ess = min_ess(model._stage("full").quantities(model.expert_names_))
+    draws = model._stages("full")[0].draws
+    ess = min_ess(model._stages("full")[0].quantities(model.expert_names_))
     cases = {"ours": (ess, seconds, float(np.mean(draws.statistics["n_steps"])))}
-    cases["plain numpyro"] = plain(model, model._stage("full").features)
+    cases["plain numpyro"] = plain(model, model._stages("full")[0].features)
     results = [
         {"case": case, "n": n, "seconds": seconds, "min_ess": ess, "steps_per_draw": steps}
         | {"ess_per_second": ess / seconds}

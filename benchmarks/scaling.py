@@ -36,8 +36,8 @@ def one_size(n):
     """Fit n rows and measure memory and time; this runs in a process of its own."""
     model = regressor(**SHORT)
     kept = capture(model, World(n))
-    draws = model._stage("full").draws
-    ess = min_ess(model._stage("full").quantities(model.expert_names_))
+    draws = model._stages("full")[0].draws
+    ess = min_ess(model._stages("full")[0].quantities(model.expert_names_))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     return {
         "peak_gb": peak,

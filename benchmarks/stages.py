@@ -39,7 +39,7 @@ def min_ess_of_answers(model, places):
     The data hardly separate `noise_scale` and `mu` from G; they do determine `mean`, `log_sd` and
     `cdf`.
     """
-    stage, posterior = model._stage("full"), model.posterior_
+    stage, posterior = model._stages("full")[0], model.posterior_
     kept = slice(0, len(posterior.y), len(posterior.y) // places)
     y = posterior.y[kept]
     conditional, row = conditional_draws(stage, posterior.rows.part(kept)), np.arange(len(y))
@@ -94,7 +94,7 @@ def run():
             _, seconds = fit(n)
             results.append({"case": f"both stages, n = {n}, {state}", "seconds": seconds})
     model, seconds = fit(100)
-    stage = model._stage("additive")
+    stage = model._stages("additive")[0]
     ours = min_ess(stage.quantities(model.expert_names_))
     results.append(
         {"case": "ours, n = 100, both stages, warm", "seconds": seconds, "min_ess": ours}

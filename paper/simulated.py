@@ -103,7 +103,7 @@ def posterior_mass(model: BNERegressor, data: SimulatedData) -> dict[str, float]
 def draw_distances(model: BNERegressor, data: SimulatedData) -> Array:
     """Return the distance ``||F_s - F*||_2`` of every draw, with x uniform on the grid: (S,)."""
     y = Y_GRID[::2]
-    draws = conditional_draws(model._stage("full"), model._rows(data.features(GRID)))
+    draws = conditional_draws(model._stages("full")[0], model._rows(data.features(GRID)))
     scaled = model.scaling_.outcome(y)
     square = np.zeros(len(draws.mu))
     for i, x in enumerate(GRID):

@@ -56,7 +56,7 @@ def test_default_settings_sample_well(wave_model):
     table = health.table(wave_model)
     named = table[table["kind"] == "named"]
     assert_well_sampled(named["r_hat"], named[["ess_bulk", "ess_tail"]].min(axis=1))
-    assert np.sum(wave_model._stage("full").draws.statistics["diverging"]) == 0
+    assert np.sum(wave_model._stages("full")[0].draws.statistics["diverging"]) == 0
 
 
 def test_delta_and_the_mean_mix_at_every_training_row(wave_model):

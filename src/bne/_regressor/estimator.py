@@ -375,11 +375,6 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         return self.posterior_.stages(stage)
 
-    def _stage(self, stage: str) -> Any:
-        """Return the same for a model that is not partitioned."""
-        (only,) = self._stages(stage)
-        return only
-
     def _rows(self, X: Any) -> Any:
         """Find the inputs and the experts' predictions at the rows of X, in the model's units."""
         from bne._data.rows import Rows

@@ -24,7 +24,7 @@ PLACES = np.array([-4.0, -1.0, 0.0, 4.0])
 @pytest.fixture(scope="module")
 def draws(wave_model, wave):
     rows = wave_model._rows(wave.features(PLACES))
-    stage = wave_model._stage("full").thinned()
+    stage = wave_model._stages("full")[0].thinned()
     return stage, rows, conditional_draws(stage, rows)
 
 
@@ -67,7 +67,7 @@ def test_statistics_by_sampling(draws):
 
 def test_the_reference_is_the_rows_typical_noise(wave_model):
     """By another route: moments of the law at every training row."""
-    stage = wave_model._stage("full").thinned(50)
+    stage = wave_model._stages("full")[0].thinned(50)
     variance = conditional_draws(
         stage.as_sampled(), wave_model.posterior_.rows
     ).ratio.moments.variance
@@ -79,7 +79,7 @@ def test_the_reference_is_the_rows_typical_noise(wave_model):
 
 def test_total_is_the_distance_from_the_best_weights(wave_model, wave):
     """By another route: at the training rows what is left over has no part of the experts."""
-    stage, train = wave_model._stage("full").thinned(), wave_model.posterior_.rows
+    stage, train = wave_model._stages("full")[0].thinned(), wave_model.posterior_.rows
     best = best_weights(stage, train)
     D = _bias.bias_draws(stage, train, best, "mean", 1.0)
     np.testing.assert_allclose(D.total @ train.f, 0, atol=1e-9)
@@ -148,7 +148,7 @@ def test_a_shared_bias_does_not_hide_in_the_weights():
 @pytest.mark.slow
 def test_orthogonalised_the_weights_are_the_best_already():
     model, _ = fit_with_bump(2.0, orthogonalize=True)
-    stage = model._stage("additive").thinned(100).as_sampled()
+    stage = model._stages("additive")[0].thinned(100).as_sampled()
     best = best_weights(stage, model.posterior_.rows)
     np.testing.assert_allclose(best, stage.draws.omega, atol=1e-8)
 

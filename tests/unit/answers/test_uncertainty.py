@@ -73,7 +73,7 @@ def test_variance_follows_the_law_of_total_variance(wave_model, additive_model, 
 
 def test_closed_moments_equal_those_of_the_draws(additive_model, wave):
     """Means and variances of mu given the hyperparameters, beside sampled omega and delta."""
-    stage, posterior = additive_model._stage("additive"), additive_model.posterior_
+    stage, posterior = additive_model._stages("additive")[0], additive_model.posterior_
     rows = additive_model._rows(wave.features(PLACES))
     moments = closed_form.closed_form(stage, posterior.shards[0]).moments(rows)
     mu = stage.mu(rows)
@@ -107,7 +107,7 @@ def test_forms_averaged_before_rows_are_seen_equal_the_average(stage, orthogonal
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         posterior = model.fit(wave.X, wave.y).posterior_
-    gaussian, rows = model._stage(stage), model._rows(wave.features(PLACES))
+    gaussian, rows = model._stages(stage)[0], model._rows(wave.features(PLACES))
     if gaussian.residual is not None:
         grid = gaussian.residual.grid
         spread = np.random.default_rng(shifted(0)).uniform(grid[0] - 0.3, grid[-1] + 0.3, size=30)
@@ -127,7 +127,7 @@ def test_forms_averaged_before_rows_are_seen_equal_the_average(stage, orthogonal
 
 
 def test_gaussian_entropy_parts_equal_the_formulas(additive_model, wave):
-    stage, posterior = additive_model._stage("additive"), additive_model.posterior_
+    stage, posterior = additive_model._stages("additive")[0], additive_model.posterior_
     rows = additive_model._rows(wave.features(PLACES))
     m = closed_form.closed_form(stage, posterior.shards[0]).moments(rows)
     parts = additive_model.decompose(wave.features(PLACES))
@@ -176,7 +176,7 @@ def test_quadrature_of_known_densities(law, low, high):
 def test_full_entropies_equal_brute_force(wave_model, wave):
     """Aleatoric by adaptive quadrature of each draw, mutual information by nested Monte Carlo."""
     x = np.array([-4.0, 1.0])
-    stage = wave_model._stage("full").thinned()
+    stage = wave_model._stages("full")[0].thinned()
     rows = wave_model._rows(wave.features(x))
     draws = conditional_draws(stage, rows)
     H = draws.entropy()
@@ -213,7 +213,7 @@ def test_structural_delta_rises_to_its_prior_level(additive_model, wave):
     X[["rbf_short", "rbf_long", "periodic"]] = additive_model.scaling_.y_center
     parts = additive_model.decompose(X, measure="variance")
     assert np.all(np.diff(parts.structural_delta) >= 0)
-    sigma_delta = additive_model._stage("additive").draws.terms["residual"].scale
+    sigma_delta = additive_model._stages("additive")[0].draws.terms["residual"].scale
     prior = np.mean(sigma_delta**2) * additive_model.scaling_.y_scale**2
     error = 6 * parts.errors["structural_delta"][-1]
     assert abs(parts.structural_delta[-1] - prior) < error
@@ -263,7 +263,7 @@ def test_a_thinned_stage_says_what_the_whole_says(orthogonalize, wave):
     model = BNERegressor(EXPERTS, inputs=["x"], orthogonalize=orthogonalize, **settings)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        stage = model.fit(wave.X, wave.y)._stage("additive")
+        stage = model.fit(wave.X, wave.y)._stages("additive")[0]
     rows, thinned = model._rows(wave.features(PLACES)), stage.thinned(7)
     kept = np.linspace(0, 39, 7).round().astype(int)
     assert len(thinned.residual.grid) < len(stage.residual.grid)

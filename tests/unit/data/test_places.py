@@ -85,7 +85,7 @@ def test_a_residual_clear_of_the_experts_tells_rows_apart(stations):
         model = BNERegressor([("a", 0), ("b", 1)], orthogonalize=True, **settings).fit(X, y)
     rows = Rows(x, F)
     assert places_of(rows, None).shared
-    assert not places_of(rows, model._stage("additive").residual).shared
+    assert not places_of(rows, model._stages("additive")[0].residual).shared
 
 
 def test_gaussian_tables_are_those_of_the_rows(stations, tables):

@@ -68,7 +68,7 @@ def test_samples_follow_the_distribution(distribution):
 
 def test_far_from_the_data_it_is_the_prior_again(wave_model):
     """delta and h have their priors: E[F] is the prior predictive, close to the Gaussian one."""
-    stage = wave_model._stage("full")
+    stage = wave_model._stages("full")[0]
     rows = Rows(np.array([[80.0]]), np.zeros((1, 3)))
     full = conditional_draws(stage, rows)
     mean, variance = full.moments()
@@ -84,7 +84,7 @@ def test_far_from_the_data_it_is_the_prior_again(wave_model):
 
 def test_far_off_the_averaged_cdf_equals_an_independent_simulation(wave_model):
     """E[F] there: delta and h drawn afresh from their priors given the hyperparameters alone."""
-    stage = wave_model._stage("full").thinned()
+    stage = wave_model._stages("full")[0].thinned()
     draws, features = stage.draws, stage.features
     rows = Rows(np.array([[-90.0]]), np.zeros((1, 3)))
     y, row = np.linspace(-4, 4, 17), np.zeros(17, dtype=int)

@@ -20,7 +20,7 @@ SETS = {
 def draws(request, wave, wave_model, cgp_model):
     model = {"logistic": wave_model, "cgp": cgp_model}[request.param]
     rows = model._rows(wave.features(SETS[request.param]))
-    conditional = conditional_draws(model._stage("full").thinned(), rows)
+    conditional = conditional_draws(model._stages("full")[0].thinned(), rows)
     assert conditional.mu.size == 10_000
     return conditional
 

@@ -66,7 +66,7 @@ def sampling_errors(model, X):
 
     Six Monte-Carlo errors of their difference, by batches of draws (19 degrees of freedom).
     """
-    stage = model._stage("additive")
+    stage = model._stages("additive")[0]
     mu, noise = stage.mu(model._rows(X)), stage.draws.sigma_eps[:, None] ** 2
     squares = (mu - mu.mean(axis=0)) ** 2 + noise
     variance = np.mean(squares, axis=0)

@@ -209,7 +209,7 @@ def test_scale_and_shift_are_taken_off(wave, scale, shift):
     np.testing.assert_allclose(answer.posterior_.y, base.posterior_.y, rtol=0, atol=1e-12)
     np.testing.assert_allclose(answer.posterior_.rows.f, base.posterior_.rows.f, rtol=0, atol=1e-12)
     np.testing.assert_allclose(answer.posterior_.rows.x, base.posterior_.rows.x, rtol=0, atol=0)
-    mu = base._stage("additive").mu(base._rows(X)) * base.scaling_.y_scale
+    mu = base._stages("additive")[0].mu(base._rows(X)) * base.scaling_.y_scale
     ess = array_stats.ess(mu.reshape(2, 60, -1)[:, :, ::6], chain_axis=0, draw_axis=1)
     error = np.sqrt(2.0 / np.min(ess)) * np.std(mu, axis=0)  # of other chains
     assert np.all(np.abs(answer.predict(moved) / scale - shift - base.predict(X)) < 6.0 * error)
@@ -345,7 +345,7 @@ def test_the_same_values_give_the_same_numbers(calibration, wave):
     expected = None
     for name, (values, outcomes) in cases.items():
         model = BNERegressor(experts, inputs=[0], cv=2, **settings).fit(values, outcomes)
-        found = model._stage("full").draws.position, model.predict(values)
+        found = model._stages("full")[0].draws.position, model.predict(values)
         expected = expected or found
         for ours, theirs in zip(found, expected, strict=True):
             np.testing.assert_array_equal(ours, theirs, err_msg=name)

@@ -13,13 +13,16 @@ import bne
 FILES = Path(__file__).parents[2] / "files"
 
 
-@pytest.mark.parametrize("name", ["whole", "shards"])
-def test_a_file_of_format_2(name, tmp_path):
-    """Written by bne 0.1.0: one posterior with the logistic G, and two shards with the paper's."""
+@pytest.mark.parametrize(("format", "name"), [(2, "whole"), (2, "shards"), (3, "whole")])
+def test_a_file_of_an_earlier_format(format, name, tmp_path):
+    """One posterior with the logistic G, and two shards with the paper's.
+
+    The file of format 3 holds the same posterior as that of format 2.
+    """
     path = tmp_path / f"{name}.bne"
-    path.write_bytes(gzip.decompress((FILES / f"format2_{name}.bne.gz").read_bytes()))
+    path.write_bytes(gzip.decompress((FILES / f"format{format}_{name}.bne.gz").read_bytes()))
     model = bne.load(path)
-    answers = json.loads((FILES / "format2.json").read_text())
+    answers = json.loads((FILES / "answers.json").read_text())
     X, then = pd.DataFrame(answers["X"]), answers[name]
     law = model.predict_distribution(X)
     np.testing.assert_allclose(law.mean(), then["mean"], rtol=1e-4, atol=1e-4)
