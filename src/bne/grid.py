@@ -49,6 +49,7 @@ def predict_grid(model: Any, grid: Any, *, quantiles: Sequence[float] = QUANTILE
             f"The grid has no {missing}; it has {sorted(map(str, grid.variables))}. Rename its "
             "variables to the columns that the model was fitted to."
         )
+    check_dimensions(grid, names)
     whole = xr.broadcast(*(grid[name].reset_coords(drop=True) for name in names))
     columns = xr.Dataset({f"column{i}": values.variable for i, values in enumerate(whole)})
     chunks = grid[names].unify_chunks().chunksizes
@@ -61,6 +62,31 @@ def predict_grid(model: Any, grid: Any, *, quantiles: Sequence[float] = QUANTILE
     answers = xr.map_blocks(_block, columns, args=(light, answerer), template=template)
     coordinates = {k: v for k, v in grid.coords.items() if set(v.dims) <= set(answers.dims)}
     return answers.assign_coords(coordinates).assign_attrs(grid.attrs)
+
+
+class DimensionError(ValueError):
+    """An error for variables whose dimensions do not go together."""
+
+
+def check_dimensions(grid: Any, names: Sequence[str], widest: str | None = None) -> None:
+    """Raise an error if a variable has a dimension that the widest variable does not have.
+
+    A variable without some dimension of the widest is constant along it. A variable with another
+    dimension would repeat every cell of the widest. If `widest` is None, it is found.
+    """
+    if not names:
+        return
+    if widest is None:
+        widest = max(names, key=lambda name: len(grid[name].dims))
+    dims = set(grid[widest].dims)
+    for name in names:
+        other = set(grid[name].dims) - dims
+        if other:
+            raise DimensionError(
+                f"{name!r} has the dimension {sorted(map(str, other))[0]!r}, which {widest!r} does "
+                f"not have ({', '.join(map(str, grid[widest].dims)) or 'none'}). Rows would be "
+                "repeated. Put the variables on the same dimensions."
+            )
 
 
 def _block(columns: Any, model: Any, answerer: table.Answerer) -> Any:

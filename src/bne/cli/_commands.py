@@ -179,9 +179,9 @@ def fit(
     quiet: Quiet = False,
 ) -> None:
     """Fit the ensemble to the observed outcomes, and write a model file."""
-    from bne.cli import _tasks
+    from bne.cli import _outputs, _tasks
 
-    _tasks.writable(output)
+    _outputs.check_output(output, _outputs.MODEL, [data])
     task = _tasks.Task(target, tuple(model), _tasks.split_names(inputs), degrees)
     settings = _settings(calibration, draws, seed, jobs, quiet) | {
         "orthogonalize": orthogonalize,
@@ -211,9 +211,9 @@ def predict(
     quiet: Quiet = False,
 ) -> None:
     """Predict every row of a table: mean, sd, quantiles, parts of the variance, bias."""
-    from bne.cli import _tasks
+    from bne.cli import _outputs, _tasks
 
-    _tasks.writable(output)
+    _outputs.check_output(output, _outputs.TABLE, [model, grid])
     levels = _tasks.split_levels(quantiles)
     rows = _tasks.predict(model, grid, output, levels, jobs, quiet)
     typer.echo(f"{rows:,} rows: {output}")
@@ -245,10 +245,10 @@ def evaluate(
 
     Each model alone, and the equal-weight mean of the models, are scored as well.
     """
-    from bne.cli import _tasks
+    from bne.cli import _outputs, _tasks
 
     if output is not None:
-        _tasks.writable(output)
+        _outputs.check_output(output, _outputs.TABLE, [data])
     task = _tasks.Task(target, tuple(model), _tasks.split_names(inputs), degrees)
     settings = _settings(calibration, draws, seed, jobs, quiet)
     settings |= {"orthogonalize": orthogonalize, "warmup": warmup}
@@ -273,9 +273,9 @@ def report(
     quiet: Quiet = False,
 ) -> None:
     """Write an HTML page that shows prediction, uncertainty, bias, weights and calibration."""
-    from bne.cli import _tasks
+    from bne.cli import _outputs, _tasks
 
-    _tasks.writable(output)
+    _outputs.check_output(output, _outputs.REPORT, [model, grid])
     _tasks.report(model, grid, output, title, quiet)
     typer.echo(f"Report: {output}")
 
@@ -290,8 +290,9 @@ def demo(
     seed: Seed = 1,
 ) -> None:
     """Write a table of simulated data, the paper's 1-D experiment, to try the other commands on."""
-    from bne.cli import _tasks
+    from bne.cli import _outputs, _tasks
 
+    _outputs.check_output(output, _outputs.TABLE, [])
     _tasks.write_demo(output, rows, seed)
     typer.echo(
         f"Table: {output}. Try: bne fit {output} --target y --model rbf_short --model rbf_long "

@@ -1,7 +1,6 @@
 """The work of each command. This module does not import typer."""
 
 import importlib
-import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -71,21 +70,6 @@ def split_levels(text: str) -> list[float]:
     return levels
 
 
-def writable(path: Path) -> None:
-    """Raise an error before the work starts if the result could not be written."""
-    if path.suffix.lower() != ".bne" and path.suffix.lower() != ".html":
-        _files.kind_of(path)
-    folder = path.absolute().parent
-    if not folder.is_dir():
-        raise FileNotFoundError(f"There is no folder {str(folder)!r} to write to. Create it first.")
-    if path.is_dir() and path.suffix != ".zarr":
-        raise IsADirectoryError(f"{str(path)!r} is a folder. Name a file.")
-    if not os.access(folder, os.W_OK):
-        raise PermissionError(
-            f"The folder {str(folder)!r} cannot be written to. Choose another one."
-        )
-
-
 def columns_of(
     rows: pd.DataFrame, names: list[str], source: Path, gaps: bool = False
 ) -> pd.DataFrame:
@@ -130,10 +114,15 @@ def _not_a_number(value: Any) -> bool:
     return False
 
 
-def training_table(task: Task, data: Path) -> tuple[pd.DataFrame, pd.DataFrame, Array]:
-    """Read a file. Return all its columns, the columns that the model sees, and the outcome."""
-    table = _files.read(data)
+def training_table(
+    task: Task, data: Path, more: str = ""
+) -> tuple[pd.DataFrame, pd.DataFrame, Array]:
+    """Read a file. Return all its columns, the columns that the model sees, and the outcome.
+
+    `more` is one more variable to read from a grid.
+    """
     used = [*dict.fromkeys([*task.inputs, *task.models, task.target])]
+    table = _files.read(data, [*used, more], task.target)
     if task.target in task.models or task.target in task.inputs:
         raise ValueError(
             f"The target {task.target!r} cannot be a model or an input as well. Name another one."
@@ -171,8 +160,8 @@ def predict(
 ) -> int:
     """Write all answers at the rows of a file, and return the number of rows."""
     fitted = io.load(model)
-    table = _files.read(grid)
-    names = [str(n) for n in fitted.feature_names_in_]
+    names = _names(fitted, model)
+    table = _files.read(grid, names)
     X = columns_of(table.rows, names, grid, gaps=table.grid is not None)
     with tqdm(total=len(X), desc="Predicting", unit="row", disable=quiet) as bar:
         answers = wide_table(fitted, X, quantiles=levels, n_jobs=jobs, progress=bar.update)
@@ -183,6 +172,16 @@ def predict(
     return len(X)
 
 
+def _names(fitted: BNERegressor, model: Path) -> list[str]:
+    """Return the names of the columns to which a model was fitted."""
+    if not hasattr(fitted, "feature_names_in_"):
+        raise ValueError(
+            f"The model {model.name!r} was fitted to an array, whose columns have no names. Fit it "
+            "to a DataFrame, or predict in Python."
+        )
+    return [str(n) for n in fitted.feature_names_in_]
+
+
 def report(model: Path, grid: Path | None, output: Path, title: str, quiet: bool) -> None:
     """Write the HTML page about a model."""
     from bne.report import write_report
@@ -190,8 +189,8 @@ def report(model: Path, grid: Path | None, output: Path, title: str, quiet: bool
     fitted = io.load(model)
     X = None
     if grid is not None:
-        names = [str(n) for n in fitted.feature_names_in_]
-        table = _files.read(grid)
+        names = _names(fitted, model)
+        table = _files.read(grid, names)
         X = columns_of(table.rows, names, grid, gaps=table.grid is not None)
     total = fitted.n_rows_ if X is None else len(X)
     with tqdm(total=total, desc="Predicting", unit="row", disable=quiet) as bar:
@@ -228,6 +227,21 @@ def splits(
         yield labels == label
 
 
+def warn_if_copied(rows: pd.DataFrame, masks: list[Any], data: Path) -> None:
+    """Warn about copies of a row in several folds: scores are then of rows seen in the fit."""
+    fold = np.argmax(masks, axis=0)
+    copies = rows.groupby(list(rows.columns), dropna=False, sort=False).ngroup().to_numpy()
+    folds = pd.Series(fold).groupby(copies).transform("nunique").to_numpy()
+    if np.any(folds > 1):
+        first = int(np.flatnonzero(folds > 1)[0]) + 1
+        warnings.warn(
+            f"{int(np.sum(folds > 1))} of {len(rows)} rows of {data.name!r} have a copy in another "
+            f"fold; the first is row {first}. The scores are then too good. Leave the copies out, "
+            "or give them one fold with `--fold-column`.",
+            stacklevel=2,
+        )
+
+
 def evaluate(
     task: Task,
     data: Path,
@@ -241,9 +255,10 @@ def evaluate(
     A model alone, and the mean, become Gaussian predictions: they are shifted by their mean error
     on the training rows, and have the standard deviation of these errors.
     """
-    rows, X, y = training_table(task, data)
+    rows, X, y = training_table(task, data, fold_column)
     scores = []
     masks = list(splits(rows, X, task, folds, fold_column, blocks))
+    warn_if_copied(X.assign(**{task.target: y}), masks, data)
     quiet = not settings["verbose"]
     for test in tqdm(masks, desc="Folds", disable=quiet):
         model = task.regressor(settings | {"verbose": 0}).fit(X[~test], y[~test])
@@ -283,7 +298,6 @@ def _gaussian_scores(name: str, f: Array, y: Array, test: Any) -> pd.DataFrame:
 
 def write_demo(output: Path, rows: int, seed: int) -> None:
     """Write data of the paper's 1-D experiment as a table."""
-    writable(output)
     data = make_wave_1d(rows, random_state=seed)
     _files.write(data.X.assign(y=data.y), output)
 

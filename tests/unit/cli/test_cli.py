@@ -284,4 +284,4 @@ def test_no_permission_to_write(folder, tmp_path):
 def test_csv_round_trip_compressed(tmp_path):
     rows = pd.DataFrame({"a": [1.0, 2.5]})
     _files.write(rows, tmp_path / "t.csv.gz")
-    pd.testing.assert_frame_equal(_files.read(tmp_path / "t.csv.gz").rows, rows)
+    pd.testing.assert_frame_equal(_files.read(tmp_path / "t.csv.gz", ["a"]).rows, rows)
