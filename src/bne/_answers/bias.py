@@ -24,6 +24,7 @@ from scipy import special
 
 from bne._answers.best_weights import best_weights
 from bne._answers.fitted import Fitted
+from bne._base.checks import check_levels
 from bne._base.typing import Array
 from bne._calibration.ratio import Ratio
 from bne._data.rows import Rows
@@ -84,6 +85,7 @@ def bias(
     fitted: Fitted, rows: Rows, statistic: str | float, coverage: float
 ) -> tuple[BiasSummary, BiasSummary, BiasSummary]:
     """Summarise D_delta, D_G and the total at N rows, in chunks, averaged over shards."""
+    check_levels(coverage, "coverage")
     stages, train = fitted.thinned("full"), fitted.posterior.rows
     y_scale = fitted.scaling.y_scale
     weights = [best_weights(stage, train) if statistic == "mean" else None for stage in stages]

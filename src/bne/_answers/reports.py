@@ -9,6 +9,7 @@ from scipy import special
 
 from bne._answers.bias import BiasSummary
 from bne._answers.uncertainty import NAMES
+from bne._base.checks import check_levels
 from bne._base.typing import Array
 
 
@@ -76,6 +77,7 @@ class Decomposition:
                 f"Bands need variances; got measure={self.measure!r}. Call "
                 '`decompose(X, measure="variance")`.'
             )
+        check_levels(coverage, "coverage")
         z = special.ndtri(0.5 + 0.5 * coverage)
         columns = {}
         for name in NAMES:

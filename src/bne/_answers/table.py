@@ -12,9 +12,10 @@ from joblib import delayed
 from bne._answers.best_weights import best_weights
 from bne._answers.bias import summarise_bias
 from bne._answers.closed_form import AveragedForm
-from bne._answers.columns import QUANTILES, AtRows, columns
+from bne._answers.columns import QUANTILES, AtRows, column_names, columns
 from bne._answers.fitted import Fitted
 from bne._answers.uncertainty import average_values, mean_variances
+from bne._base.checks import check_levels
 from bne._base.parallel import parallel
 from bne._base.threads import single_blas_thread
 from bne._base.typing import Array
@@ -23,7 +24,6 @@ from bne._data.scaling import Scaling
 from bne._draws.stage import Stage
 from bne._law.averaged import average_draws, make_law
 from bne._law.conditional import conditional_draws
-from bne._law.distribution import check_quantiles
 from bne._law.numerics import invert
 
 CHUNK = 128
@@ -125,7 +125,14 @@ class _OfShard(NamedTuple):
 
 def prepare(fitted: Fitted, quantiles: Sequence[float] = QUANTILES) -> Answerer:
     """Work out everything that does not depend on the rows to predict."""
-    check_quantiles(quantiles)
+    check_levels(quantiles, "quantiles")
+    names = column_names(quantiles)
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise ValueError(
+            f"`quantiles` has several levels whose column is {', '.join(repeated)}; got "
+            f"{list(quantiles)}. Leave one of them out."
+        )
     wholes = fitted.thinned("full")
     weights = [best_weights(whole, fitted.posterior.rows) for whole in wholes]
     gaussians = [closed.averaged() for closed in fitted.closed("full")]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from bne._base.checks import check_levels
 from bne._base.typing import Array
 from bne._law.averaged import average_draws
 
@@ -33,6 +34,7 @@ def weights_table(
     f : (n, K)
         The experts' predictions at the training rows.
     """
+    check_levels(coverage, "coverage")
     tail = 0.5 * (1.0 - coverage)
     omega = average_draws(omegas)
     lower, upper = np.quantile(omega, [tail, 1.0 - tail], axis=0)

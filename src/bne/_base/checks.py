@@ -1,4 +1,6 @@
-"""Checks of the arguments of scores. Each error says what is wrong, what was got and what to do."""
+"""Checks of arguments. Each error says what is wrong, what was got and what to do."""
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -6,9 +8,16 @@ from numpy.typing import ArrayLike
 from bne._base.typing import Array
 
 
+def unmasked(values: Any) -> Any:
+    """Return a masked array of NumPy as an array with NaN in place of masked values."""
+    if isinstance(values, np.ma.MaskedArray):
+        return np.ma.filled(values.astype(np.float64), np.nan)
+    return values
+
+
 def check_outcomes(y: ArrayLike) -> Array:
     """Return y as an array (N,); raise an error unless it is finite and not empty."""
-    y = np.asarray(y, dtype=float)
+    y = np.asarray(unmasked(y), dtype=float)
     if y.ndim != 1 or y.size == 0:
         raise ValueError(
             f"`y` must have shape (N,), N > 0; got {y.shape}. Flatten a column with `.ravel()`."
@@ -23,7 +32,7 @@ def check_outcomes(y: ArrayLike) -> Array:
 
 def check_shape(values: ArrayLike, shape: tuple[int, ...], name: str) -> Array:
     """Return an array; raise an error unless it has exactly this shape (nothing is broadcast)."""
-    values = np.asarray(values, dtype=float)
+    values = np.asarray(unmasked(values), dtype=float)
     if values.shape != shape:
         raise ValueError(
             f"`{name}` must have shape {shape}; got {values.shape}. Give one row per "
@@ -34,7 +43,7 @@ def check_shape(values: ArrayLike, shape: tuple[int, ...], name: str) -> Array:
 
 def check_no_nan(values: ArrayLike, name: str) -> Array:
     """Return an array; raise an error if it holds NaN."""
-    values = np.asarray(values, dtype=float)
+    values = np.asarray(unmasked(values), dtype=float)
     if np.isnan(values).any():
         raise ValueError(
             f"`{name}` must not hold NaN; got {np.isnan(values).sum()}. Drop those rows."

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
+from bne._base.checks import unmasked
 from bne._base.typing import Array
 from bne._data.experts import numeric
 
@@ -22,6 +23,9 @@ def check_rows(model: Any, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
     A frame stays a frame, so that the experts see its column names. `reset` is True for training
     rows, and False for rows to predict, which have no y.
     """
+    X, y = unmasked(X), unmasked(y)
+    if reset:
+        _check_kind(y)
     if not isinstance(X, pd.DataFrame):
         how: dict[str, Any] = {"dtype": np.float64, "order": "C"}
         if y is None and not reset:
@@ -43,6 +47,31 @@ def check_rows(model: Any, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array]:
     if len(y) != len(X):
         raise ValueError(f"X has {len(X)} rows but y has {len(y)}. Pass one y for each row.")
     return X, np.ascontiguousarray(y)
+
+
+def _check_kind(y: Any) -> None:
+    """Raise an error for outcomes that are dates or durations, whose unit is not known."""
+    kind = np.asarray(y).dtype
+    if kind.kind in "mM":
+        raise ValueError(
+            f"y holds dates or durations (dtype {kind}); the model cannot choose their unit. Make "
+            "them numbers, such as days: y / np.timedelta64(1, 'D')."
+        )
+
+
+LARGEST = 1e100
+"""Largest magnitude of data: the squares of larger numbers and their products would be infinite."""
+
+
+def check_magnitudes(**given: Array) -> None:
+    """Raise an error for values that are too large to compute with."""
+    for name, values in given.items():
+        largest = float(np.max(np.abs(values), initial=0.0))
+        if largest > LARGEST:
+            raise ValueError(
+                f"The {name} must not exceed {LARGEST:g} in magnitude; got {largest:g}. Choose a "
+                "larger unit, or correct the values."
+            )
 
 
 def drop_unpredicted(x: Array, f: Array, y: Array) -> tuple[Array, Array, Array]:

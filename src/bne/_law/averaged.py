@@ -20,7 +20,7 @@ from bne._data.rows import Rows
 from bne._data.scaling import Scaling
 from bne._draws.stage import Stage
 from bne._law.conditional import chunks, conditional_draws
-from bne._law.distribution import Law, PredictiveDistribution
+from bne._law.distribution import Law, PredictiveDistribution, at_finite
 
 
 def average_draws(draws: Sequence[Array]) -> Array:
@@ -89,13 +89,18 @@ class AveragedDistribution(Law):
     def cdf(self, y: ArrayLike) -> Array:
         """Return the predictive CDF at y."""
         values, shape = self._broadcast(y)
-        return special.ndtr(self._solve(values)[0]).reshape(shape)
+        found = at_finite(lambda v: special.ndtr(self._solve(v)[0]), values, 0.0, 1.0)
+        return found.reshape(shape)
 
     def logpdf(self, y: ArrayLike) -> Array:
         """Return the log of the predictive density at y."""
         values, shape = self._broadcast(y)
-        z, slope = self._solve(values)
-        return (-0.5 * z**2 - 0.5 * np.log(2.0 * np.pi) - np.log(slope)).reshape(shape)
+
+        def log_density(finite: Array) -> Array:
+            z, slope = self._solve(finite)
+            return -0.5 * z**2 - 0.5 * np.log(2.0 * np.pi) - np.log(slope)
+
+        return at_finite(log_density, values, -np.inf, -np.inf).reshape(shape)
 
     def mode(self) -> Array:
         """Find where the predictive density is highest: (N,)."""
@@ -123,11 +128,14 @@ class AveragedDistribution(Law):
         values, shape = self._broadcast(y)
         u, weights = special.ndtr(FINE), _gaussian_weights(FINE)
 
-        def scores(fine: Array, part: slice) -> Array:
-            above = [fine - column[:, None] for column in values[part].T]
-            return np.stack([2.0 * (((a >= 0) - u[None]) * a) @ weights for a in above], axis=1)
+        def at(finite: Array) -> Array:
+            def scores(fine: Array, part: slice) -> Array:
+                above = [fine - column[:, None] for column in finite[part].T]
+                return np.stack([2.0 * (((a >= 0) - u[None]) * a) @ weights for a in above], axis=1)
 
-        return self._by_rows(scores).reshape(shape)
+            return self._by_rows(scores)
+
+        return at_finite(at, values, np.inf, np.inf).reshape(shape)
 
     @cached_property
     def _on_nodes(self) -> tuple[Array, Array]:

@@ -13,19 +13,11 @@ from numpy.typing import ArrayLike
 from scipy import special
 from sklearn.utils import check_random_state
 
+from bne._base.checks import check_levels, unmasked
 from bne._base.typing import Array
 from bne._data.scaling import Scaling
 from bne._law import numerics
 from bne._law.conditional import ConditionalDraws, by_row, chunks
-
-
-def check_quantiles(levels: ArrayLike) -> None:
-    """Raise an error unless all levels lie in (0, 1)."""
-    levels = np.asarray(levels, dtype=np.float64)
-    bad = levels[~((levels > 0) & (levels < 1))]
-    if bad.size:
-        raise ValueError(f"`quantiles` must lie in (0, 1); got {bad[0]:g}. Pass 0.9, not 90.")
-
 
 DrawsAt = Callable[[slice], ConditionalDraws]
 """A function that gives the draws of F(y | x) at a slice of the rows."""
@@ -88,7 +80,7 @@ class Law(ABC):
     def ppf(self, q: ArrayLike) -> Array:
         """Return the predictive quantiles at the levels q: the inverse of the CDF."""
         levels, shape = self._broadcast(q)
-        check_quantiles(levels)
+        check_levels(levels, "quantiles")
         return self._quantiles(levels).reshape(shape)
 
     def median(self) -> Array:
@@ -97,15 +89,14 @@ class Law(ABC):
 
     def interval(self, coverage: float = 0.9) -> tuple[Array, Array]:
         """Return the lower and upper ends of the central interval (Eq. 6), (N,) each."""
-        if not 0 < coverage < 1:
-            raise ValueError(f"`coverage` must lie in (0, 1); got {coverage:g}. Pass 0.9, not 90.")
+        check_levels(coverage, "coverage")
         tail = 0.5 * (1.0 - coverage)
         ends = self.ppf(np.tile([tail, 1.0 - tail], (self._n_rows, 1)))
         return ends[:, 0], ends[:, 1]
 
     def _broadcast(self, y: ArrayLike) -> tuple[Array, tuple[int, ...]]:
         """Bring an argument to (N, Q), and return it with the shape of the answer."""
-        values = np.asarray(y, dtype=np.float64)
+        values = np.asarray(unmasked(y), dtype=np.float64)
         if values.ndim == 0:
             return np.full((self._n_rows, 1), values), (self._n_rows,)
         if values.ndim > 2 or len(values) != self._n_rows:
@@ -115,6 +106,19 @@ class Law(ABC):
                 "np.tile(values, (N, 1))."
             )
         return values.reshape(self._n_rows, -1), values.shape
+
+
+def at_finite(
+    function: Callable[[Array], Array], values: Array, below: float, above: float
+) -> Array:
+    """Evaluate a function of values of y, also at -inf (`below`), at inf (`above`) and at NaN."""
+    finite = np.isfinite(values)
+    if np.all(finite):
+        return function(values)
+    some = values[finite][0] if np.any(finite) else 0.0
+    found = function(np.where(finite, values, some))
+    ends = np.where(np.isnan(values), np.nan, np.where(values > 0, above, below))
+    return np.where(finite, found, ends)
 
 
 class PredictiveDistribution(Law):
@@ -151,7 +155,7 @@ class PredictiveDistribution(Law):
 
     def cdf(self, y: ArrayLike) -> Array:
         """Return the predictive CDF at y."""
-        return self._at(y, lambda draws, v: by_row(draws.cdf, v))
+        return self._at(y, lambda draws, v: by_row(draws.cdf, v), (0.0, 1.0))
 
     def logpdf(self, y: ArrayLike) -> Array:
         """Return the log of the predictive density at y."""
@@ -160,7 +164,7 @@ class PredictiveDistribution(Law):
             log_pdf = by_row(draws.log_pdf_draws, v)
             return special.logsumexp(log_pdf, axis=0) - np.log(self._n_draws)
 
-        return self._at(y, average) - np.log(self._scaling.y_scale)
+        return self._at(y, average, (-np.inf, -np.inf)) - np.log(self._scaling.y_scale)
 
     def _quantiles(self, levels: Array) -> Array:
         """Invert the draw-averaged CDF."""
@@ -178,14 +182,24 @@ class PredictiveDistribution(Law):
 
     def crps(self, y: ArrayLike) -> Array:
         """Return the continuous ranked probability score (CRPS) at y, which has the shape of y."""
-        return self._at(y, numerics.crps, cost=len(numerics.CRPS_NODES[0])) * self._scaling.y_scale
+        cost = len(numerics.CRPS_NODES[0])
+        return self._at(y, numerics.crps, (np.inf, np.inf), cost) * self._scaling.y_scale
 
     def _at(
-        self, y: ArrayLike, function: Callable[[ConditionalDraws, Array], Array], cost: int = 1
+        self,
+        y: ArrayLike,
+        function: Callable[[ConditionalDraws, Array], Array],
+        ends: tuple[float, float],
+        cost: int = 1,
     ) -> Array:
+        """Evaluate a function of the draws and of y; `ends` are its values at -inf and at inf."""
         values, shape = self._broadcast(y)
-        scaled = self._scaling.outcome(values)
-        return self._by_chunk(function, scaled, cost=cost).reshape(shape)
+
+        def at(finite: Array) -> Array:
+            scaled = self._scaling.outcome(finite)
+            return self._by_chunk(function, scaled, cost=cost).reshape(finite.shape)
+
+        return at_finite(at, values, *ends).reshape(shape)
 
     def _by_chunk(
         self, function: Callable[..., Array], values: Any = None, *, cost: int = 1

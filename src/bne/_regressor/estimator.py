@@ -13,9 +13,10 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from bne._base.checks import check_levels
 from bne._base.typing import Array
 from bne._data import experts
-from bne._data.validation import check_rows, unchanged_by_failure
+from bne._data.validation import check_magnitudes, check_rows, unchanged_by_failure
 from bne._process.kernels import KernelFunction
 from bne._regressor.labels import index_of, labelled
 from bne._regressor.settings import check_settings
@@ -313,6 +314,7 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         from bne._answers.reports import BiasReport
 
         statistic = check_statistic(statistic)
+        check_levels(threshold, "threshold")
         summaries = bias(self._fitted(), self._rows(X), statistic, coverage)
         return BiasReport(*summaries, statistic, threshold, index_of(X, summaries[0].mean))
 
@@ -383,4 +385,5 @@ class BNERegressor(RegressorMixin, BaseEstimator):
         X, _ = check_rows(self, X, None, reset=False)
         f = experts.predict_experts(self.expert_names_, self.estimators_, self.columns_, X)
         x = experts.numeric(X, self.columns_.inputs)
+        check_magnitudes(inputs=x, predictions=f)
         return Rows(self.scaling_.inputs(x), self.scaling_.outcome(f))

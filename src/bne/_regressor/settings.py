@@ -26,6 +26,8 @@ def check_settings(model: Any) -> None:
         raise ValueError(
             f"`length_scales` must be 'shared' or 'per_input'; got {model.length_scales!r}."
         )
+    if not isinstance(model.orthogonalize, bool | np.bool_):
+        raise ValueError(f"`orthogonalize` must be True or False; got {model.orthogonalize!r}.")
     if not 0 < model.target_acceptance < 1:
         raise ValueError(
             f"`target_acceptance` must lie in (0, 1); got {model.target_acceptance!r}. Pass 0.95."

@@ -5,8 +5,8 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from bne._base.typing import Array
-from bne._data import experts
-from bne._data.validation import check_rows, drop_unpredicted, warn_constant
+from bne._data import experts, roles
+from bne._data.validation import check_magnitudes, check_rows, drop_unpredicted, warn_constant
 
 
 def predict_training_rows(
@@ -20,16 +20,18 @@ def predict_training_rows(
     X, y = check_rows(model, X, y, reset=True)
     given = experts.default_estimators(len(y)) if model.estimators is None else model.estimators
     estimators = experts.check_estimators(given)
+    experts.check_names([name for name, _ in estimators], list(model.get_params(deep=False)))
     names, width = getattr(model, "feature_names_in_", None), model.n_features_in_
-    columns = experts.resolve_columns(estimators, model.inputs, names, width)
+    columns = roles.resolve_columns(estimators, model.inputs, names, width)
     fitted, f = experts.out_of_fold(
         estimators, columns, X, y, cv=model.cv, groups=groups, n_jobs=model.n_jobs
     )
     x = experts.numeric(X, columns.inputs)
     x, f, y = drop_unpredicted(x, f, y)
+    check_magnitudes(inputs=x, predictions=f, outcomes=y)
     model.expert_names_ = [name for name, _ in estimators]
     model.estimators_ = fitted
     model.columns_ = columns
     warn_constant(model.expert_names_, f)
-    geographic = experts.resolve_geographic(model.geographic, columns.inputs, names, width, x)
+    geographic = roles.resolve_geographic(model.geographic, columns.inputs, names, width, x)
     return x, f, y, geographic

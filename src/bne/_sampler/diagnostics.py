@@ -78,6 +78,13 @@ def warn_if_unhealthy(stage: str, table: pd.DataFrame, statistics: dict[str, Arr
             f"effective sample size down to {ess.min():.0f} (< {MIN_ESS}: {_named(ess, MIN_ESS)}): "
             "raise `draws`"
         )
+    varying = table["sd"] > 0  # a quantity that is held has no R-hat
+    if np.any((r_hat.isna() | ess.isna()) & varying):
+        chains, draws = statistics["energy"].shape
+        problems.append(
+            f"R-hat or effective sample size are not known from {chains} chain(s) of {draws} "
+            "draws: raise `draws`, and have more than one chain"
+        )
     energy = np.min(array_stats.bfmi(statistics["energy"])) if len(table) else 1.0
     if energy < MIN_BFMI:
         problems.append(f"E-BFMI {energy:.2f} (< {MIN_BFMI}): raise `warmup`")

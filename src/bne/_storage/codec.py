@@ -15,7 +15,7 @@ from bne._base.typing import Array
 from bne._calibration import registry
 from bne._calibration.construction import Basis
 from bne._calibration.features import CalibrationFeatures
-from bne._data.experts import Columns
+from bne._data.roles import Columns
 from bne._data.rows import Rows
 from bne._data.scaling import Scaling
 from bne._draws.calibration import CalibrationDraws

@@ -14,6 +14,7 @@ from sklearn.model_selection import KFold
 from tqdm import tqdm
 
 from bne import BNERegressor, io
+from bne._answers.columns import column_names
 from bne._base.typing import Array
 from bne._regressor.wide_table import wide_table
 from bne._stage_names import SHORT_NAMES
@@ -163,13 +164,35 @@ def predict(
     names = _names(fitted, model)
     table = _files.read(grid, names)
     X = columns_of(table.rows, names, grid, gaps=table.grid is not None)
+    new = _renamed(table, column_names(levels), grid)
     with tqdm(total=len(X), desc="Predicting", unit="row", disable=quiet) as bar:
         answers = wide_table(fitted, X, quantiles=levels, n_jobs=jobs, progress=bar.update)
     # places where a model has no prediction, such as oceans, get missing answers
-    answers = answers.reindex(table.rows.index)
-    places = [c for c in table.rows.columns if c not in answers]
-    _files.write(pd.concat([table.rows[places], answers], axis=1), output, table.grid)
+    given = table.rows.rename(columns=new)
+    answers = answers.reindex(given.index)
+    _files.write(pd.concat([given, answers], axis=1), output, table.grid)
     return len(X)
+
+
+def _renamed(table: _files.Table, answers: list[str], source: Path) -> dict[str, str]:
+    """Find new names for the columns of a table that have the name of an answer."""
+    taken = [name for name in table.rows.columns if name in answers]
+    new = {name: f"input_{name}" for name in taken}
+    impossible = [n for n in taken if new[n] in table.rows or new[n] in answers]
+    if table.grid is not None:
+        impossible += [n for n in taken if n in table.grid.coords or n in table.grid.sizes]
+    if impossible:
+        raise ValueError(
+            f"{source.name!r} has {', '.join(map(repr, impossible))}, the name of an answer. "
+            "Rename it."
+        )
+    if taken:
+        warnings.warn(
+            f"Columns of {source.name!r} have the names of answers. They are written as "
+            f"{', '.join(new.values())}.",
+            stacklevel=2,
+        )
+    return new
 
 
 def _names(fitted: BNERegressor, model: Path) -> list[str]:

@@ -205,3 +205,16 @@ def test_permissions_masks_and_links_are_kept(folder, model):
     finally:
         os.umask(before)
     assert (folder / "private.bne").stat().st_mode & 0o777 == 0o600
+
+
+def test_columns_with_the_names_of_answers_are_kept(folder, model):
+    data = pd.read_csv(folder / "data.csv").assign(mean=7.0, sd="mine")
+    data.to_csv(folder / "named.csv", index=False)
+    result = run("predict", model, folder / "named.csv", "-o", folder / "p.csv")
+    assert result.exit_code == 0, result.output
+    assert "They are written as input_mean, input_sd." in " ".join(result.stderr.split())
+    table = pd.read_csv(folder / "p.csv")
+    assert (table["input_mean"] == 7.0).all() and (table["input_sd"] == "mine").all()
+    assert table["mean"].std() > 0
+    result = run("predict", model, folder / "p.csv", "-o", folder / "q.csv")
+    assert result.exit_code == 1 and "Rename it" in result.stderr

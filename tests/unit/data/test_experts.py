@@ -17,6 +17,7 @@ from sklearn.model_selection import (
 
 from bne import BNERegressor
 from bne._data import experts as _experts
+from bne._data import roles
 from conftest import shifted
 
 TINY = {"calibration": None, "chains": 1, "warmup": 20, "draws": 10, "random_state": shifted(0)}
@@ -54,7 +55,7 @@ def fit(estimators, rows, **settings):
 
 def experts(estimators, rows, cv=None, groups=None):
     X, y = rows
-    columns = _experts.resolve_columns(estimators, None, list(X.columns), X.shape[1])
+    columns = roles.resolve_columns(estimators, None, list(X.columns), X.shape[1])
     return _experts.out_of_fold(estimators, columns, X, y, cv=cv, groups=groups, n_jobs=None)
 
 
