@@ -193,8 +193,9 @@ def row_weights(x: Array, resid: Array) -> Array:
     tree, square = cKDTree(x), resid**2
     parts = np.array_split(x, -(-len(x) // COORDINATE_ROWS))
     local = np.concatenate([np.mean(square[tree.query(p, k=k)[1]], axis=1) for p in parts])
-    # the second term bounds the weight of a neighbourhood without residuals
-    log_variance = np.log(local + 1e-3 * np.mean(square))
+    # this bounds the weight of a neighbourhood without residuals; there may be none at all
+    least = max(1e-3 * np.mean(square), np.finfo(np.float64).tiny)
+    log_variance = np.log(local + least)
     return np.exp(np.mean(log_variance) - log_variance)
 
 

@@ -85,12 +85,19 @@ def warn_if_unhealthy(stage: str, table: pd.DataFrame, statistics: dict[str, Arr
             f"R-hat or effective sample size are not known from {chains} chain(s) of {draws} "
             "draws: raise `draws`, and have more than one chain"
         )
-    energy = np.min(array_stats.bfmi(statistics["energy"])) if len(table) else 1.0
-    if energy < MIN_BFMI:
-        problems.append(f"E-BFMI {energy:.2f} (< {MIN_BFMI}): raise `warmup`")
+    bfmi = min((_bfmi(energy) for energy in statistics["energy"]), default=1.0)
+    if bfmi < MIN_BFMI:
+        problems.append(f"E-BFMI {bfmi:.2f} (< {MIN_BFMI}): raise `warmup`")
     if problems:
         message = "; ".join(problems)
         warnings.warn(f"The {stage} stage: {message}.", SamplingWarning, stacklevel=5)
+
+
+def _bfmi(energy: Array) -> float:
+    """Find E-BFMI of one chain; a trajectory that broke off may have an infinite energy."""
+    energy = energy[np.isfinite(energy)]
+    varies = len(energy) > 1 and np.ptp(energy) > 0
+    return float(array_stats.bfmi(energy[None])[0]) if varies else 1.0
 
 
 def _named(values: pd.Series, limit: float, most: int = 3) -> str:

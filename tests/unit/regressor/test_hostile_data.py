@@ -133,9 +133,32 @@ def test_a_quantity_that_is_held_is_healthy():
         warn_if_unhealthy("full", *health([quantities], [statistics]))
 
 
+def test_an_infinite_energy_does_not_hide_slow_chains():
+    """A trajectory that broke off has an infinite energy; the others still say how chains move."""
+    from bne._sampler.diagnostics import health, warn_if_unhealthy
+
+    rng = np.random.default_rng(shifted(5))
+    slow = np.cumsum(rng.normal(size=(4, 1000)), axis=1)
+    slow[2, 7] = np.inf
+    quantities = {"free": rng.normal(size=(4, 1000))}
+    statistics = {"diverging": np.zeros((4, 1000)), "energy": slow}
+    with pytest.warns(bne.SamplingWarning, match="E-BFMI 0.0"):
+        warn_if_unhealthy("full", *health([quantities], [statistics]))
+
+
 def test_levels_with_one_name(fitted):
     from bne._regressor.wide_table import wide_table
 
     model, X, _ = fitted
     with pytest.raises(ValueError, match="several levels whose column is q50"):
         wide_table(model, X, quantiles=[0.5, 0.500000001])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("calibration", ["logistic", "cgp"])
+def test_constant_outcomes_with_a_calibration(calibration):
+    X, _ = rows()
+    model = make(calibration=calibration).fit(X, np.full(len(X), 3.0))
+    mean, sd = model.predict(X, return_std=True)
+    np.testing.assert_allclose(mean, 3.0, atol=1e-4)
+    assert np.all((sd > 0) & (sd < 1e-3))
