@@ -32,20 +32,22 @@ Only the means of a pilot are used, so a looser limit than `MAX_R_HAT` will do.
 
 def summarise_chains(quantities: dict[str, Array]) -> pd.DataFrame:
     """Find mean, sd, ESS and R-hat of named quantities (chain, draw) with ArviZ."""
-    rows = {}
-    for name, values in quantities.items():
-        axes: dict[str, Any] = {"chain_axis": 0, "draw_axis": 1}
-        constant = np.ptp(values) == 0
-        rows[name] = {
-            "mean": np.mean(values),
-            "sd": np.std(values, ddof=1),
-            "ess_bulk": np.nan if constant else array_stats.ess(values, method="bulk", **axes),
-            "ess_tail": np.nan
-            if constant
-            else array_stats.ess(values, method="tail", prob=(0.05, 0.95), **axes),
-            "r_hat": np.nan if constant else array_stats.rhat(values, **axes),
-        }
+    rows = {name: _summary(values) for name, values in quantities.items()}
     return pd.DataFrame.from_dict(rows, orient="index").astype(float)
+
+
+def _summary(values: Array) -> dict[str, float]:
+    """Find the row of one quantity (chain, draw); what cannot be computed is NaN."""
+    known = {"mean": np.mean(values), "sd": np.std(values, ddof=1)}
+    if np.ptp(values) == 0:
+        return known | dict.fromkeys(("ess_bulk", "ess_tail", "r_hat"), np.nan)
+    axes: dict[str, Any] = {"chain_axis": 0, "draw_axis": 1}
+    with np.errstate(invalid="ignore", divide="ignore"):  # chains that never moved
+        return known | {
+            "ess_bulk": array_stats.ess(values, method="bulk", **axes),
+            "ess_tail": array_stats.ess(values, method="tail", prob=(0.05, 0.95), **axes),
+            "r_hat": array_stats.rhat(values, **axes),
+        }
 
 
 def health(
