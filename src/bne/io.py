@@ -5,6 +5,7 @@ from pathlib import Path
 
 from bne._base.files import atomic
 from bne._regressor import BNERegressor
+from bne._regressor.settings import check_settings
 from bne._storage.archive import load_as, save
 from bne._storage.errors import ModelFileError
 
@@ -23,4 +24,11 @@ def load(path: str | Path, *, trusted: Sequence[str] = ()) -> BNERegressor:
     trusted : list of str
         Types that stored regressors may contain, besides those that skops trusts by itself.
     """
-    return load_as(BNERegressor, path, trusted)
+    model = load_as(BNERegressor, path, trusted)
+    try:
+        check_settings(model)
+    except ValueError as error:
+        raise ModelFileError(
+            f"{str(path)!r} is not a valid model file: {error} Save the model again."
+        ) from error
+    return model

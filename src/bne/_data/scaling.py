@@ -33,9 +33,26 @@ class Scaling(NamedTuple):
     latitude: float = 0.0
 
     def inputs(self, x: Array) -> Array:
-        """Map inputs to the model's units."""
+        """Map inputs to the model's units.
+
+        Longitudes that are more than 180 degrees from the mean of the training rows are counted the
+        other way round, so that 350 and -10 are the same place.
+        """
+        x = self._turned(x)
         x = in_km(x, self.geographic, self.latitude)
         return (x - self.x_center) / self.x_scale
+
+    def _turned(self, x: Array) -> Array:
+        """Bring longitudes to within 180 degrees of the mean longitude of the training rows."""
+        if self.geographic is None:
+            return x
+        lon = self.geographic[0]
+        units = in_km(np.ones((1, x.shape[1])), self.geographic, self.latitude)[0]
+        center = self.x_center[lon] / units[lon]
+        turns = np.round((x[:, lon] - center) / 360.0)
+        x = x.copy()
+        x[:, lon] -= 360.0 * turns
+        return x
 
     def undo_inputs(self, x: Array) -> Array:
         """Map inputs back to the user's units."""

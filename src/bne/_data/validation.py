@@ -107,6 +107,27 @@ def unchanged_by_failure(model: Any) -> Iterator[None]:
         raise
 
 
+FAR = 10.0
+"""An expert whose mean is this many standard deviations from that of y is warned about."""
+
+
+def warn_other_unit(names: list[str], f: Array, y: Array) -> None:
+    """Warn about experts that vary about another value than y, as if in another unit."""
+    distance, spread = np.abs(np.mean(f, axis=0) - np.mean(y)), np.std(f, axis=0)
+    least = np.maximum(np.maximum(spread, np.std(y)), 1e-12 * np.max(np.abs(f), axis=0))
+    far = [
+        n for n, d, s, m in zip(names, distance, spread, least, strict=True) if s and d > FAR * m
+    ]
+    if far:
+        warnings.warn(
+            f"The predictions of {far} are far from y: their mean is more than {FAR:g} standard "
+            "deviations from that of y. Are they in the unit of y? In another one, an expert gets "
+            "hardly any weight.",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
 def warn_constant(names: list[str], f: Array) -> None:
     """Warn about experts that predict the same value at every training row."""
     constant = [n for n, c in zip(names, f.T, strict=True) if np.ptp(c) <= 1e-12 * np.abs(c).max()]

@@ -6,7 +6,13 @@ from numpy.typing import ArrayLike
 
 from bne._base.typing import Array
 from bne._data import experts, roles
-from bne._data.validation import check_magnitudes, check_rows, drop_unpredicted, warn_constant
+from bne._data.validation import (
+    check_magnitudes,
+    check_rows,
+    drop_unpredicted,
+    warn_constant,
+    warn_other_unit,
+)
 
 
 def predict_training_rows(
@@ -33,5 +39,6 @@ def predict_training_rows(
     model.estimators_ = fitted
     model.columns_ = columns
     warn_constant(model.expert_names_, f)
+    warn_other_unit(model.expert_names_, f, y)
     geographic = roles.resolve_geographic(model.geographic, columns.inputs, names, width, x)
     return x, f, y, geographic

@@ -98,8 +98,8 @@ def open_checkpoint(
     if not description.exists():
         if next(folder.rglob("*.npz"), None) is not None:
             raise CheckpointError(
-                f"{str(folder)!r} has draws, but no {DESCRIPTION} that describes their run. Name "
-                "another folder, or delete this one."
+                f"{str(folder)!r} has .npz files, but no {DESCRIPTION} that describes their run. "
+                "Name another folder."
             )
         with atomic(description) as file:
             file.write(json.dumps(now | {"seed": seed}, indent=1).encode())
@@ -110,8 +110,8 @@ def open_checkpoint(
         seed = int(before["seed"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(
-            f"{str(description)!r} is not the description of a run ({error!r}). Delete the folder, "
-            "or name another one."
+            f"{str(description)!r} is not the description of a run ({error!r}). Name another "
+            "folder."
         ) from error
     if changed:
         raise CheckpointError(
@@ -170,7 +170,7 @@ class ChainLog:
         if self._folder is None:
             return blocks, state, done
         self._folder.mkdir(parents=True, exist_ok=True)
-        for path in sorted(self._folder.glob("*.npz")):
+        for path in sorted(self._folder.glob(8 * "[0-9]" + ".npz")):  # others are not ours
             arrays = _read(path) if path.stem == f"{done:08d}" else None
             if arrays is None or not self._fits(arrays, block_like, state_like):
                 path.unlink()  # it is damaged, belongs to another run, or follows such a file

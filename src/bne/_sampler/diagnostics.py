@@ -36,7 +36,7 @@ def summarise_chains(quantities: dict[str, Array]) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").astype(float)
 
 
-def _summary(values: Array) -> dict[str, float]:
+def _summary(values: Array) -> dict[str, Any]:
     """Find the row of one quantity (chain, draw); what cannot be computed is NaN."""
     known = {"mean": np.mean(values), "sd": np.std(values, ddof=1)}
     if np.ptp(values) == 0:

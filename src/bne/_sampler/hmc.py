@@ -24,6 +24,7 @@ from joblib import Parallel, delayed
 from bne._base.typing import Array
 from bne._sampler.checkpoint import NO_CHECKPOINT, ChainLog, Checkpoint
 from bne._sampler.coordinates import LogDensity, LowRank, fisher_map, scales_only
+from bne._sampler.progress import Here, no_report
 
 START = -1
 """Number of the iteration before the first. It only evaluates the density at the start."""
@@ -94,25 +95,6 @@ class OnDevice:
         self.tree = tree
 
 
-class Here:
-    """A progress function that works in this process, and does nothing in another one."""
-
-    def __init__(self, function: Callable[[int], object]) -> None:
-        self._function = function
-
-    def __call__(self, n: int) -> None:
-        """Report that n more iterations are done."""
-        self._function(n)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Leave the progress bar behind: it cannot be sent to another process."""
-        return Here, (_no_report,)
-
-
-def _no_report(n: int) -> None:
-    """Do nothing: worker processes do not report progress."""
-
-
 class SamplerSettings(NamedTuple):
     """Settings of the sampler, as `BNERegressor` has them."""
 
@@ -138,7 +120,7 @@ class Run(NamedTuple):
 
     settings: SamplerSettings
     seed: int = 0
-    progress: Callable[[int], object] = _no_report
+    progress: Callable[[int], object] = no_report
     checkpoint: Checkpoint = NO_CHECKPOINT
 
 
@@ -216,16 +198,21 @@ def _run_chains(
     with jax.enable_x64(True):
         data = OnDevice((data, coordinates))
     acceptance = run.settings.target_acceptance
-    chain = partial(_run_chain, log_density, data, acceptance, progress=Here(run.progress))
+    here = Here(run.progress)
+    chain = partial(_run_chain, log_density, data, acceptance, progress=here)
     z = coordinates.inverse(starts)
     folder = run.checkpoint.part(span.name)
     logs = [folder.chain(f"chain{i}") for i in range(len(z))]
     compiling = span._replace(adapting=0, draws=0)
     chain(compiling, z[0], 0, ChainLog(None))  # compile once, before there are threads
-    results = Parallel(n_jobs=run.settings.n_jobs, prefer="threads")(
-        delayed(chain)(span, start, int(s), log)
-        for start, s, log in zip(z, seeds, logs, strict=True)
-    )
+    try:
+        results = Parallel(n_jobs=run.settings.n_jobs, prefer="threads")(
+            delayed(chain)(span, start, int(s), log)
+            for start, s, log in zip(z, seeds, logs, strict=True)
+        )
+    except BaseException:
+        here.stop()
+        raise
     return jax.tree.map(lambda *a: np.stack(a), *results)
 
 
@@ -237,11 +224,11 @@ def _run_chain(
     start: Array,
     seed: int,
     log: ChainLog,
-    progress: Callable[[int], object],
+    progress: Here,
 ) -> Draws:
     """Run one chain of a round. It continues from the last block in its log."""
     total = span.adapting + span.draws
-    with jax.enable_x64(True):
+    with progress, jax.enable_x64(True):
         data = jax.tree.map(jnp.asarray, on_device.tree)
         begin = jax.random.key_data(jax.random.key(seed)), *_unstarted(jnp.asarray(start))
         blocks, state, done = log.resume(_no_draws(len(start)), begin)

@@ -190,7 +190,8 @@ def _constructor_arguments(parameters: dict[str, Any]) -> dict[str, Any]:
     """Turn lists back into tuples where the constructor takes tuples: JSON has none."""
     pairs = [(name, column) for name, column in parameters["estimators"]]
     geographic = parameters["geographic"] and tuple(parameters["geographic"])
-    return parameters | {"estimators": pairs, "geographic": geographic}
+    # a folder that a file names must not be written to by the next fit
+    return parameters | {"estimators": pairs, "geographic": geographic, "checkpoint": None}
 
 
 def _load_estimators(data: bytes | None, trusted: Sequence[str]) -> dict[str, Any]:

@@ -4,10 +4,7 @@ Every command reads tables, calls the Python interface and writes tables. An err
 line that says what to do; ``--debug`` shows the traceback.
 """
 
-import functools
 import sys
-import warnings
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from bne._calibration.registry import HOMES
+from bne.cli._friendly import friendly
 
 app: typer.Typer = typer.Typer(
     help="Bayesian Nonparametric Ensemble: combine models, and learn why they are uncertain.",
@@ -22,9 +20,6 @@ app: typer.Typer = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-
-EXPECTED = (ValueError, OSError, ModuleNotFoundError)
-"""Errors that bad input may cause. Any other error is a defect, and its traceback is shown."""
 
 Data = Annotated[Path, typer.Argument(help="Table: .csv, .csv.gz, .parquet, .nc or .zarr.")]
 Target = Annotated[str, typer.Option(help="Column of the observed outcome.")]
@@ -80,7 +75,6 @@ Checkpoint = Annotated[
         help="Folder for checkpoints: a killed fit continues from there when it is repeated."
     ),
 ]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
 class LengthScales(StrEnum):
@@ -114,46 +108,6 @@ Construction = Annotated[
 Lengths = Annotated[
     LengthScales, typer.Option(help="One length-scale for all inputs, or one for each.")
 ]
-
-
-def friendly(command: Callable[..., None]) -> Callable[..., None]:
-    """Make a command show errors and warnings in one line each.
-
-    An error that the user can correct ends the command with exit code 1. The command gets the
-    option ``--debug``, which shows the traceback instead.
-    """
-
-    @functools.wraps(command)
-    def run(*args: Any, debug: bool = False, **options: Any) -> None:
-        with warnings.catch_warnings():
-            warnings.showwarning = _show_warning
-            try:
-                command(*args, **options)
-            except EXPECTED as error:
-                if debug:
-                    raise
-                message = " ".join(str(error).split())
-                typer.echo(f"Error: {message}", err=True)
-                raise typer.Exit(1) from None
-
-    run.__signature__ = _with_debug(command)  # type: ignore[attr-defined]
-    return run
-
-
-def _with_debug(command: Callable[..., None]) -> Any:
-    """Return the command's signature with the option ``--debug`` added."""
-    import inspect
-
-    signature = inspect.signature(command)
-    debug = inspect.Parameter(
-        "debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Debug
-    )
-    return signature.replace(parameters=[*signature.parameters.values(), debug])
-
-
-def _show_warning(message: Any, *_: Any, **__: Any) -> None:
-    """Print a warning in one line."""
-    typer.echo(f"Warning: {' '.join(str(message).split())}", err=True)
 
 
 @app.command()

@@ -235,6 +235,12 @@ def splits(
                 f"There is no column {fold_column!r} for `--fold-column`. Name one of the table's."
             )
         labels: Any = rows[fold_column].to_numpy()
+        gaps = int(pd.isna(labels).sum())
+        if gaps:
+            raise ValueError(
+                f"Column {fold_column!r} of `--fold-column` has {gaps} missing values. Give every "
+                "row a fold."
+            )
     elif not 2 <= folds <= len(X):
         raise ValueError(f"`--folds` must lie between 2 and the {len(X)} rows; got {folds}.")
     elif blocks:

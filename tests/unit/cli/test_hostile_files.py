@@ -1,7 +1,10 @@
 """Files that mislead: crossed dimensions, shifted columns, outputs that would replace something."""
 
+import hashlib
+import json
 import os
 import warnings
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -218,3 +221,45 @@ def test_columns_with_the_names_of_answers_are_kept(folder, model):
     assert table["mean"].std() > 0
     result = run("predict", model, folder / "p.csv", "-o", folder / "q.csv")
     assert result.exit_code == 1 and "Rename it" in result.stderr
+
+
+def test_folds_with_gaps(folder):
+    data = pd.read_csv(folder / "data.csv").assign(fold=np.arange(40) % 2)
+    data["fold"] = data["fold"].where(data.index != 3)
+    data.to_csv(folder / "gaps.csv", index=False)
+    call = ["evaluate", folder / "gaps.csv", *COLUMNS, *QUICK, "--fold-column", "fold"]
+    result = run(*call)
+    assert result.exit_code == 1 and "has 1 missing values" in result.stderr
+
+
+def altered(model, path, **parameters):
+    """Write a model file with other parameters, whose checksums are right."""
+    with zipfile.ZipFile(model) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    description = json.loads(members["model.json"])
+    description["parameters"] |= parameters
+    text = json.dumps(description).encode()
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.comment = hashlib.sha256(text).hexdigest().encode()
+        for name, data in (members | {"model.json": text}).items():
+            archive.writestr(name, data)
+    return path
+
+
+def test_a_crafted_model_file(folder, model):
+    crafted = altered(model, folder / "crafted.bne", checkpoint=str(folder / "elsewhere"))
+    assert bne.load(crafted).checkpoint is None
+    crafted = altered(model, folder / "crafted.bne", length_scales="all")
+    with pytest.raises(bne.ModelFileError, match="`length_scales` must be"):
+        bne.load(crafted)
+
+
+def test_a_checkpoint_does_not_delete_the_users_files(folder):
+    mine = folder / "run" / "full" / "draws" / "chain0" / "mine.npz"
+    mine.parent.mkdir(parents=True)
+    mine.write_bytes(b"the user's")
+    call = ["fit", folder / "data.csv", *COLUMNS, *QUICK, "--checkpoint", folder / "run"]
+    result = run(*call, "-o", folder / "m.bne")
+    assert result.exit_code == 1
+    assert "Name another folder." in result.stderr and "delete" not in result.stderr.lower()
+    assert mine.read_bytes() == b"the user's"

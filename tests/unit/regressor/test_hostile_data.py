@@ -162,3 +162,24 @@ def test_constant_outcomes_with_a_calibration(calibration):
     mean, sd = model.predict(X, return_std=True)
     np.testing.assert_allclose(mean, 3.0, atol=1e-4)
     assert np.all((sd > 0) & (sd < 1e-3))
+
+
+def test_an_expert_in_another_unit_is_named(fitted):
+    _, X, y = fitted
+    with pytest.warns(UserWarning, match=r"\['kelvin'\] are far from y"):
+        BNERegressor([("f", "f"), ("kelvin", "k")], inputs=["x"], **QUICK).fit(
+            X.assign(k=X["f"] + 273.15), y
+        )
+
+
+def test_longitudes_may_be_counted_either_way_round():
+    rng = np.random.default_rng(shifted(6))
+    X = pd.DataFrame({"lon": rng.uniform(-75, -70, 40), "lat": rng.uniform(40, 43, 40)})
+    X["f"] = rng.normal(size=40)
+    y = X["f"].to_numpy() + 0.1 * rng.normal(size=40)
+    settings = QUICK | {"inputs": ["lon", "lat"], "geographic": ("lon", "lat")}
+    model = BNERegressor([("f", "f")], **settings).fit(X, y)
+    turned = X.assign(lon=X["lon"] + 360.0)
+    np.testing.assert_allclose(model.predict(turned), model.predict(X), rtol=1e-9)
+    east = BNERegressor([("f", "f")], **settings).fit(turned, y)
+    np.testing.assert_allclose(east.predict(X), east.predict(turned), rtol=1e-9)

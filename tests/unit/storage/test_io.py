@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -342,3 +343,15 @@ model.save(sys.argv[1] + "/m.bne")
 write_report(load(sys.argv[1] + "/m.bne"), sys.argv[1] + "/r.html")
 """
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("failing", ["fsync", "replace"])
+def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch, failing):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    where = {"fsync": (os, "fsync"), "replace": (Path, "replace")}[failing]
+    monkeypatch.setattr(*where, full)
+    with pytest.raises(OSError, match="No space left"), atomic(tmp_path / "f.bin") as file:
+        file.write(b"data")
+    assert list(tmp_path.iterdir()) == []
