@@ -33,7 +33,7 @@ def friendly(command: Callable[..., None]) -> Callable[..., None]:
                 with _terminated():
                     command(*args, **options)
             except (KeyboardInterrupt, Terminated) as stop:
-                typer.echo(_what_is_kept(options), err=True)
+                typer.echo(f"\n{_what_is_kept(options)}", err=True)  # below a progress bar
                 raise typer.Exit(130 if isinstance(stop, KeyboardInterrupt) else 143) from None
             except EXPECTED as error:
                 if debug:
