@@ -21,13 +21,19 @@ FIRST, LAST = 1.5, 40.0
 """Moments of the signals, in seconds after the start: not before Python has loaded the package."""
 
 
+def heed_interrupts() -> None:
+    """Undo what a shell does to jobs in the background: they ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def stop(folder: Path, sent: signal.Signals, moment: float, checkpoint: bool) -> str:
     """Stop one fit; return what is wrong, or an empty string."""
     data, model = folder / "data.csv", folder / "model.bne"
     subprocess.run([*BNE, "demo", "-o", str(data)], check=True, capture_output=True)
     command = [*BNE, "fit", str(data), *COLUMNS, "--inputs", "x", "-o", str(model)]
     command += ["--checkpoint", str(folder / "run")] if checkpoint else []
-    fit = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    how = {"stderr": subprocess.PIPE, "stdout": subprocess.DEVNULL, "text": True}
+    fit = subprocess.Popen(command, preexec_fn=heed_interrupts, **how)
     time.sleep(moment)
     if fit.poll() is not None:
         return "" if model.exists() else "it failed before the signal"

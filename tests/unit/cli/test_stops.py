@@ -11,6 +11,11 @@ pytest.importorskip("typer")
 COLUMNS = ["--target", "y", "--model", "rbf_short", "--model", "periodic", "--inputs", "x"]
 
 
+def heed_interrupts():
+    """Undo what a shell does to jobs in the background: they ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("sent", "code", "until"),
@@ -21,7 +26,8 @@ def test_a_fit_that_is_stopped(sent, code, until, tmp_path):
     bne = [sys.executable, "-m", "bne"]
     subprocess.run([*bne, "demo", "-o", "data.csv"], check=True, cwd=tmp_path, capture_output=True)
     command = [*bne, "fit", "data.csv", *COLUMNS, "--checkpoint", "run"]
-    fit = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    how = {"cwd": tmp_path, "stderr": subprocess.PIPE, "text": True}
+    fit = subprocess.Popen(command, preexec_fn=heed_interrupts, **how)
     shown = ""
     while until not in shown and fit.poll() is None:
         shown += fit.stderr.read(1)
