@@ -21,19 +21,13 @@ FIRST, LAST = 1.5, 40.0
 """Moments of the signals, in seconds after the start: not before Python has loaded the package."""
 
 
-def heed_interrupts() -> None:
-    """Undo what a shell does to jobs in the background: they ignore Ctrl-C."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 def stop(folder: Path, sent: signal.Signals, moment: float, checkpoint: bool) -> str:
     """Stop one fit; return what is wrong, or an empty string."""
     data, model = folder / "data.csv", folder / "model.bne"
     subprocess.run([*BNE, "demo", "-o", str(data)], check=True, capture_output=True)
     command = [*BNE, "fit", str(data), *COLUMNS, "--inputs", "x", "-o", str(model)]
     command += ["--checkpoint", str(folder / "run")] if checkpoint else []
-    how = {"stderr": subprocess.PIPE, "stdout": subprocess.DEVNULL, "text": True}
-    fit = subprocess.Popen(command, preexec_fn=heed_interrupts, **how)
+    fit = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     time.sleep(moment)
     if fit.poll() is not None:
         return "" if model.exists() else "it failed before the signal"
@@ -53,6 +47,8 @@ def stop(folder: Path, sent: signal.Signals, moment: float, checkpoint: bool) ->
 def main(times: int, seed: int = 0) -> int:
     """Stop so many fits; return how many went wrong."""
     rng = np.random.default_rng(seed)
+    # jobs in the background, and their children, ignore Ctrl-C if nobody changes that
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     wrong = 0
     for i in range(times):
         sent = signal.SIGINT if rng.uniform() < 0.5 else signal.SIGTERM

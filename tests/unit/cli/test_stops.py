@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import pytest
 
@@ -11,9 +12,12 @@ pytest.importorskip("typer")
 COLUMNS = ["--target", "y", "--model", "rbf_short", "--model", "periodic", "--inputs", "x"]
 
 
-def heed_interrupts():
-    """Undo what a shell does to jobs in the background: they ignore Ctrl-C."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+@contextmanager
+def heeding_interrupts():
+    """Undo what a shell does to jobs in the background: they, and their children, ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.slow
@@ -26,8 +30,8 @@ def test_a_fit_that_is_stopped(sent, code, until, tmp_path):
     bne = [sys.executable, "-m", "bne"]
     subprocess.run([*bne, "demo", "-o", "data.csv"], check=True, cwd=tmp_path, capture_output=True)
     command = [*bne, "fit", "data.csv", *COLUMNS, "--checkpoint", "run"]
-    how = {"cwd": tmp_path, "stderr": subprocess.PIPE, "text": True}
-    fit = subprocess.Popen(command, preexec_fn=heed_interrupts, **how)
+    with heeding_interrupts():
+        fit = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     shown = ""
     while until not in shown and fit.poll() is None:
         shown += fit.stderr.read(1)
