@@ -94,11 +94,16 @@ def test_one_refusal_does_not_make_steps_tiny():
 
 
 def test_steps_adapt_to_the_target(gaussian):
-    for target in (0.8, 0.95):
+    """Over 24 seeds the rates were .832 with an sd of .013, and .947 with an sd of .0045.
+
+    Step sizes are jittered and averaged, so a rate is not quite its target. The limits are five
+    sds beyond that.
+    """
+    for target, most in ((0.8, 0.1), (0.95, 0.03)):
         mean, covariance = gaussian
         settings = SETTINGS._replace(target_acceptance=target)
         starts = np.tile(mean, (settings.chains, 1))
         data = mean, np.linalg.inv(covariance)
         draws = sample(log_density, data, starts, np.ones(DIM), Run(settings, shifted(0)))
         found = np.mean(draws.statistics["acceptance_rate"])
-        assert abs(found - target) < 0.05
+        assert abs(found - target) < most
