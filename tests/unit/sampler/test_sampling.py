@@ -94,16 +94,16 @@ def test_one_refusal_does_not_make_steps_tiny():
 
 
 def test_steps_adapt_to_the_target(gaussian):
-    """Over 24 seeds the rates were .832 with an sd of .013, and .947 with an sd of .0045.
+    """A longer warm-up comes nearer to the target, because it averages more step sizes.
 
-    Step sizes are jittered and averaged, so a rate is not quite its target. The limits are five
-    sds beyond that.
+    For a target of .8 the rate was .833, .817 and .811 after 200, 1,000 and 2,000 iterations (means
+    of 16 seeds, with sds of .014, .010 and .007). So .05 is six sds away after 2,000.
     """
-    for target, most in ((0.8, 0.1), (0.95, 0.03)):
+    for target in (0.8, 0.95):
         mean, covariance = gaussian
-        settings = SETTINGS._replace(target_acceptance=target)
+        settings = SETTINGS._replace(target_acceptance=target, warmup=2000)
         starts = np.tile(mean, (settings.chains, 1))
         data = mean, np.linalg.inv(covariance)
         draws = sample(log_density, data, starts, np.ones(DIM), Run(settings, shifted(0)))
         found = np.mean(draws.statistics["acceptance_rate"])
-        assert abs(found - target) < most
+        assert abs(found - target) < 0.05
