@@ -37,7 +37,9 @@ def check_output(path: Path, endings: Sequence[str], inputs: Sequence[Path | Non
     folder = path.absolute().parent
     if not folder.is_dir():
         raise FileNotFoundError(f"There is no folder {str(folder)!r} to write to. Create it first.")
-    if endings is TABLE and _files.kind_of(path) == "zarr":
+    if tuple(endings) == TABLE:
+        _files.kind_of(path)  # raises if its package is missing
+    if path.name.lower().endswith(".zarr"):
         _files.check_replaceable(path)
     elif path.is_dir():
         raise IsADirectoryError(f"{str(path)!r} is a folder. Name a file.")
